@@ -1,0 +1,57 @@
+"""Shapley values of predictions with calibrated errors, stabilised by control variates."""
+
+from controlshap._errors import (
+    BudgetTooSmallError,
+    ControlShapError,
+    ControlShapWarning,
+    ErraticVarianceWarning,
+    InvalidArgumentError,
+    MissingExtraError,
+    ModelOutputError,
+    NoClosedFormError,
+    NotConvergedWarning,
+    SingularCovarianceWarning,
+    SingularSystemError,
+    WeakControlWarning,
+)
+from controlshap._version import __version__
+from controlshap.derivatives import FiniteDifferences
+from controlshap.estimators import Kernel, PerFeature, Permutation
+from controlshap.explain import explain
+from controlshap.explainer import Explainer
+from controlshap.explanation import Explanation
+from controlshap.storage import load
+from controlshap.surrogates import Taylor
+from controlshap.values import GaussianConditional, Marginal
+from controlshap.variance import Analytic, Bootstrap, Grouped, LeastSquares
+
+__all__ = [
+    "Analytic",
+    "Bootstrap",
+    "BudgetTooSmallError",
+    "ControlShapError",
+    "ControlShapWarning",
+    "ErraticVarianceWarning",
+    "Explainer",
+    "Explanation",
+    "FiniteDifferences",
+    "GaussianConditional",
+    "Grouped",
+    "InvalidArgumentError",
+    "Kernel",
+    "LeastSquares",
+    "Marginal",
+    "MissingExtraError",
+    "ModelOutputError",
+    "NoClosedFormError",
+    "NotConvergedWarning",
+    "PerFeature",
+    "Permutation",
+    "SingularCovarianceWarning",
+    "SingularSystemError",
+    "Taylor",
+    "WeakControlWarning",
+    "__version__",
+    "explain",
+    "load",
+]

@@ -1,0 +1,71 @@
+"""Exceptions and warnings.
+
+ControlShapError
+ ├ InvalidArgumentError(ValueError)   bad input, found at the edge
+ ├ NoClosedFormError(TypeError)       this surrogate x this value function
+ ├ SingularSystemError                too few distinct coalitions
+ ├ ModelOutputError(ValueError)       wrong shape, or not finite
+ └ MissingExtraError(ImportError)     an optional package is needed
+ControlShapWarning(UserWarning)
+ ├ NotConvergedWarning                the budget ended before the tolerance was met
+ ├ WeakControlWarning                 a control was cut down to fit the budget
+ ├ SingularCovarianceWarning          the covariance was conditioned
+ └ ErraticVarianceWarning             this variance method is known to be unreliable here
+"""
+
+from __future__ import annotations
+
+
+class ControlShapError(Exception):
+    """Base of every error that the library raises itself."""
+
+
+class InvalidArgumentError(ControlShapError, ValueError):
+    """An argument breaks a rule; the message names it, the rule, what came in and the way out."""
+
+
+class BudgetTooSmallError(InvalidArgumentError):
+    """The budget does not cover the smallest run; `needed` says how much does."""
+
+    def __init__(self, message: str, needed: int) -> None:
+        super().__init__(message)
+        self.needed = needed
+
+    def __reduce__(self) -> tuple[type[BudgetTooSmallError], tuple[str, int]]:
+        return type(self), (str(self), self.needed)
+
+
+class NoClosedFormError(ControlShapError, TypeError):
+    """The surrogate's Shapley values are not known under this value function."""
+
+
+class SingularSystemError(ControlShapError):
+    """The sampled coalitions do not determine every player's value."""
+
+
+class ModelOutputError(ControlShapError, ValueError):
+    """The model returned something that is not one finite number per row and output."""
+
+
+class MissingExtraError(ControlShapError, ImportError):
+    """An optional package is needed for what was asked; the message says which to install."""
+
+
+class ControlShapWarning(UserWarning):
+    """Base of every warning that the library gives."""
+
+
+class NotConvergedWarning(ControlShapWarning):
+    """The budget ended before the tolerance was reached."""
+
+
+class WeakControlWarning(ControlShapWarning):
+    """A control was cut down to fit the budget."""
+
+
+class SingularCovarianceWarning(ControlShapWarning):
+    """The covariance was singular or nearly so, and was conditioned."""
+
+
+class ErraticVarianceWarning(ControlShapWarning):
+    """The chosen variance method is known to be unreliable at this size."""

@@ -1,0 +1,80 @@
+"""What "auto" means: estimator and control by budget, players and background.
+
+`docs/design.md` gives the measurements behind the rules.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controlshap.derivatives import FiniteDifferences
+from controlshap.estimators import Enumeration, Estimator, Permutation
+from controlshap.exact import MOST_PLAYERS
+from controlshap.problem import Problem
+from controlshap.surrogates import Surrogate, Taylor
+from controlshap.variance import Analytic, LeastSquares, Variance
+
+#: Largest share of the budget that the derivatives of an automatic control may take.
+CONTROL_SHARE = 0.2
+#: With draws from a distribution, enumerate only where it costs at most this many times a pair of walks.
+ENUMERATION_FACTOR = 1.5
+
+
+def choose_estimator(problem: Problem, budget: int) -> Estimator:
+    """The estimator asked for, or for "auto": enumeration where it is exact or cheap, else paired walks."""
+    p = problem.players.n_players
+    if p == 1:
+        return Enumeration()
+    if problem.estimator is not None:
+        return problem.estimator
+    base = problem.base
+    if p <= MOST_PLAYERS:
+        cost = Enumeration().unit_cost(p, finite=base.finite)
+        if base.is_exact:
+            if cost * len(base.rows) <= budget - 1:
+                return Enumeration()
+        elif cost <= ENUMERATION_FACTOR * Permutation().unit_cost(p, finite=base.finite):
+            return Enumeration()
+    return Permutation()
+
+
+def choose_controls(problem: Problem, estimator: Estimator, budget: int) -> tuple[Surrogate, ...]:
+    """The controls asked for, or for "auto": the Taylor control where it can help and is cheap."""
+    if problem.controls is not None:
+        return problem.controls
+    if not np.isfinite(problem.background).all():
+        return ()
+    base = problem.base
+    finite_pass = base.is_exact and isinstance(estimator, (Permutation, Enumeration))
+    if finite_pass and not problem.correlated:
+        units = budget // max(1, estimator.unit_cost(problem.players.n_players, finite=True))
+        if units >= len(base.rows):
+            # Pairs integrate a quadratic exactly and a pass over the background leaves no noise of rows.
+            return ()
+    share = CONTROL_SHARE * budget
+    source = Taylor().source(problem.model.source)
+    options = [Taylor(), Taylor(derivatives=FiniteDifferences(cross=False))]
+    if not isinstance(source, FiniteDifferences):
+        options = options[:1]
+    for option in options:
+        cost = option.cost(
+            problem.players,
+            problem.background,
+            budget,
+            source=problem.model.source,
+            correlated=problem.correlated,
+        )
+        if option is options[0] and isinstance(source, FiniteDifferences) and not problem.correlated:
+            full = FiniteDifferences(cross=True).cost(problem.background, problem.players, budget, second=True)
+            if full > share:
+                continue
+        if cost <= share:
+            return (option,)
+    return ()
+
+
+def choose_variance(problem: Problem, estimator: Estimator) -> Variance:
+    """The variance asked for, or the one that fits the estimator."""
+    if problem.variance is not None:
+        return problem.variance
+    return LeastSquares() if estimator.is_least_squares else Analytic()

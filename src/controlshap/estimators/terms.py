@@ -1,0 +1,177 @@
+"""What units contribute: every estimator is `solve(weighted mean of terms)`.
+
+Shapes: `n` units, `c` components (the players, then the base value), `o` outputs, `f` functions
+(the model first, then the surrogates). Model and surrogates go through the same code.
+
+`pseudo_values` linearises `solve`: their weighted mean is the estimate, so that every variance
+formula for a mean applies, to walks (where terms are the contributions themselves) and to least
+squares (where they are the influence values) alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import scipy.linalg
+
+from controlshap._errors import SingularSystemError
+from controlshap._types import FloatArray
+
+
+class Terms(Protocol):
+    """The contributions of all units to one estimate."""
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+
+    def solve(self, weights: FloatArray) -> FloatArray:
+        """Estimates `(batch, c, o, f)` for weights `(batch, n)` that sum to 1."""
+
+    def pseudo_values(self, weights: FloatArray) -> FloatArray:
+        """`(n, c, o, f)`, whose weighted mean is `solve(weights)`."""
+
+    def residual_pseudo_values(self, weights: FloatArray) -> FloatArray:
+        """The same with residuals corrected for leverage: for variances only."""
+
+
+@dataclass(frozen=True)
+class MeanTerms:
+    """Terms whose weighted mean is the estimate: walks, per-feature sampling, enumeration."""
+
+    values: FloatArray  # (n, c, o, f)
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return len(self.values)
+
+    def solve(self, weights: FloatArray) -> FloatArray:
+        """Weighted means."""
+        return np.tensordot(weights, self.values, axes=1)
+
+    def pseudo_values(self, weights: FloatArray) -> FloatArray:  # noqa: ARG002 (a mean is linear)
+        """The terms themselves."""
+        return self.values
+
+    residual_pseudo_values = pseudo_values
+
+
+@dataclass(frozen=True)
+class LeastSquaresTerms:
+    """Rows of the constrained regression of KernelSHAP (the paper's closed form).
+
+    A unit is one coalition, `regressor = z`, `target = v(z) - v(0)`; or a coalition and its
+    complement, for which the objective depends on `phi` only through `regressor = z - 1/2` and
+    `target = (v(z) - v(1-z))/2`. The values are constrained to sum to `total`.
+
+    Attributes
+    ----------
+    regressors : ndarray of shape (n, p)
+    targets : ndarray of shape (n, o, f)
+    draw_targets : ndarray of shape (n, n_draws, o, f)
+        Targets of each draw, whose mean is the target.
+    total, base : ndarray of shape (o, f)
+        v(all) - v(0), and v(0).
+    paired : bool
+        Which of the two forms.
+    """
+
+    regressors: FloatArray
+    targets: FloatArray
+    draw_targets: FloatArray
+    total: FloatArray
+    base: FloatArray
+    paired: bool
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return len(self.targets)
+
+    @property
+    def n_players(self) -> int:
+        """Number of players."""
+        return int(self.regressors.shape[1])
+
+    def solve(self, weights: FloatArray) -> FloatArray:
+        """Constrained least squares for each row of weights."""
+        return self._solve(weights, self.targets, self.total, self.base)
+
+    def _solve(self, weights: FloatArray, targets: FloatArray, total: FloatArray, base: FloatArray) -> FloatArray:
+        n, p = self.regressors.shape
+        o, f = total.shape
+        reduced = self.regressors @ _sum_zero_basis(p)  # a' Q, (n, p-1)
+        offset = self.regressors.sum(axis=1) / p  # a' 1/p
+        shifted = targets.reshape(n, o * f) - offset[:, None] * total.reshape(1, o * f)
+        gram = np.empty((len(weights), p - 1, p - 1))
+        right = np.empty((len(weights), p - 1, o * f))
+        for k, w in enumerate(weights):
+            scaled = reduced * w[:, None]
+            gram[k] = scaled.T @ reduced
+            right[k] = scaled.T @ shifted
+        _check_regular(gram, self.n_units, p, self.paired)
+        free = np.linalg.solve(gram, right)  # (batch, p-1, o*f)
+        values = _sum_zero_basis(p) @ free + total.reshape(1, 1, o * f) / p
+        solution = np.empty((len(weights), p + 1, o, f))
+        solution[:, :p] = values.reshape(len(weights), p, o, f)
+        solution[:, p] = base
+        return solution
+
+    def pseudo_values(self, weights: FloatArray) -> FloatArray:
+        """`phi + G Q'a (target - a'phi)`, with G the inverse of the weighted Gram matrix."""
+        return self._pseudo_values(weights, corrected=False)
+
+    def residual_pseudo_values(self, weights: FloatArray) -> FloatArray:
+        """Residuals divided by sqrt(1 - leverage) (the HC2 form): unbiased for even noise."""
+        return self._pseudo_values(weights, corrected=True)
+
+    def _pseudo_values(self, weights: FloatArray, *, corrected: bool) -> FloatArray:
+        p = self.n_players
+        estimate = self.solve(weights[None])[0]
+        influence, leverage = self.influence(weights)
+        residuals = self.targets - np.tensordot(self.regressors, estimate[:p], axes=1)
+        if corrected:
+            residuals = residuals / np.sqrt(np.maximum(1.0 - leverage, 1e-3))[:, None, None]
+        pseudo = np.empty((self.n_units, p + 1, *self.total.shape))
+        np.multiply(influence[:, :, None, None], residuals[:, None], out=pseudo[:, :p])
+        pseudo[:, :p] += estimate[:p]
+        pseudo[:, p] = self.base
+        return pseudo
+
+    def influence(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """`Q (Q'MQ)^-1 Q'a` per unit `(n, p)`, and the leverages `(n,)`."""
+        basis = _sum_zero_basis(self.n_players)
+        reduced = self.regressors @ basis
+        gram = (reduced * weights[:, None]).T @ reduced
+        _check_regular(gram[None], self.n_units, self.n_players, self.paired)
+        solved = np.linalg.solve(gram, reduced.T).T  # (n, p-1)
+        leverage = np.einsum("ij,ij->i", solved, reduced) * weights
+        return solved @ basis.T, leverage
+
+    def base_slope(self, weights: FloatArray) -> FloatArray:
+        """Derivative of every component `(c,)` with respect to v(0), which the estimate takes as known."""
+        ones = np.ones((1, 1))
+        shift = np.zeros((self.n_units, 1, 1)) if self.paired else -np.ones((self.n_units, 1, 1))
+        return self._solve(weights[None], shift, -ones, ones)[0, :, 0, 0]
+
+
+def _sum_zero_basis(p: int) -> FloatArray:
+    """Orthonormal basis of the vectors that sum to zero, shape (p, p-1)."""
+    basis: FloatArray = scipy.linalg.helmert(p).T
+    return basis
+
+
+def _check_regular(gram: FloatArray, n_units: int, p: int, paired: bool) -> None:
+    if p < 2:
+        return
+    spectrum = np.linalg.eigvalsh(gram)
+    if (spectrum[:, 0] <= 1e-10 * spectrum[:, -1]).any():
+        kind = "pairs of coalitions" if paired else "coalitions"
+        raise SingularSystemError(
+            f"{n_units} {kind} leave the least squares of KernelSHAP singular for {p} players: at least "
+            f"{p - 1} independent ones are needed, and a few times more in each group or resample. "
+            "Raise `budget`, lower `n_draws`, use fewer groups, or use estimator='permutation'."
+        )

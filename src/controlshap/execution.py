@@ -1,0 +1,47 @@
+"""Ordered map over rows: serial, or joblib processes. Results do not depend on the number of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
+
+from controlshap._errors import InvalidArgumentError, MissingExtraError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int) -> Iterator[Result]:
+    """`map` that keeps the order; one thread of BLAS in each worker, so that the bits agree."""
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0 or n_jobs < -1:
+        raise InvalidArgumentError(f"`n_jobs` must be a positive number, or -1 for all cores; got {n_jobs!r}.")
+    if n_jobs == 1:
+        with one_blas_thread():
+            for item in items:
+                yield function(item)
+        return
+    try:
+        import joblib
+    except ImportError as error:
+        raise MissingExtraError(
+            f"`n_jobs={n_jobs}` needs joblib: pip install 'controlshap[parallel]', or use n_jobs=1."
+        ) from error
+    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+        parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator", max_nbytes="1M", mmap_mode="r")
+        yield from parallel(joblib.delayed(_limited)(function, item) for item in items)
+
+
+def _limited(function: Callable[[Item], Result], item: Item) -> Result:
+    with one_blas_thread():
+        return function(item)
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """One BLAS thread where threadpoolctl is there to ask for it."""
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return nullcontext()
+    limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")
+    return limits

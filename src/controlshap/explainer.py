@@ -1,0 +1,336 @@
+"""`Explainer`: validate, assemble, keep what does not depend on the row, explain rows."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from controlshap import assemble
+from controlshap._errors import ControlShapWarning, InvalidArgumentError
+from controlshap._random import EXPLAINER_ENTROPY, Purpose, RngLike, resolve_entropy, stream
+from controlshap._types import FloatArray
+from controlshap._version import __version__
+from controlshap.adapters import as_model
+from controlshap.engine import RowResult, explain_row
+from controlshap.estimators import Enumeration
+from controlshap.execution import ordered_map
+from controlshap.explanation import Explanation
+from controlshap.inputs import Table, read_table
+from controlshap.model import Model
+from controlshap.players import Groups, Players, resolve_players
+from controlshap.problem import BaseSample, Problem
+from controlshap.stopping import Stopping
+from controlshap.storage import decode, encode, read_folder, write_folder
+from controlshap.surrogates.d_matrices import DMatrices
+from controlshap.values.marginal import MarginalImputer
+
+DEFAULT_BUDGET = 10_000
+#: Largest number of evaluations a row may take when only a tolerance is given.
+TOLERANCE_BUDGET = 1_000_000
+
+
+class Explainer:
+    """Shapley values of a model's predictions, with standard errors and control variates.
+
+    Parameters
+    ----------
+    model : callable or fitted model
+        A function of rows returning (n,) or (n, outputs); or a fitted scikit-learn, torch, xgboost or lightgbm
+        model (`predict_proba` when it has one; two classes give the probability of class 1).
+    background : ndarray or frame of shape (n, columns)
+        Ordinary data: what absent features are replaced by.
+    features : {"independent", "correlated"} or value function
+        Whether absent features ignore the revealed ones, or are conditioned on them as Gaussians.
+    estimator : {"auto", "permutation", "kernel", "per_feature"} or estimator
+        "auto" chooses by budget and players, and is exact where the budget covers all coalitions.
+    control : {"auto", "taylor", "none"}, surrogate, or list of them
+        The control variate.
+    variance : {"auto", "analytic", "bootstrap", "least_squares", "grouped"} or variance method
+        Where standard errors come from.
+    groups : dict or list, optional
+        Columns that are one player: `{"Job": ["Job_admin", "Job_student"]}`, or lists of names or positions.
+    coefficient : {"units", "folds"}
+        Take the control's coefficient from the same units (a bias of order 1/n), or from other folds (none).
+    memory_limit : int
+        Bytes for rows under construction and evaluation.
+    max_background : int
+        A larger background is sampled (without replacement, with a fixed seed) to this many rows; base values
+        and values then carry that error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import controlshap as cs
+    >>> background = np.random.default_rng(0).normal(size=(50, 3))
+    >>> explainer = cs.Explainer(lambda rows: rows[:, 0] * rows[:, 1] + rows[:, 2], background)
+    >>> explanation = explainer(background[:2], budget=2000, rng=0)
+    >>> explanation.status.tolist()
+    ['exact', 'exact']
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        background: Any,
+        features: Any = "independent",
+        estimator: Any = "auto",
+        control: Any = "auto",
+        variance: Any = "auto",
+        groups: Groups = None,
+        *,
+        coefficient: Literal["units", "folds"] = "units",
+        memory_limit: int = 256 * 2**20,
+        max_background: int = 10_000,
+    ) -> None:
+        self._settings = {
+            "features": features, "estimator": estimator, "control": control, "variance": variance,
+            "coefficient": coefficient, "memory_limit": memory_limit, "max_background": max_background,
+        }  # fmt: skip
+        table = read_table(background, "background")
+        self._table = table
+        names = table.names or tuple(f"x{i}" for i in range(table.rows.shape[1]))
+        self.column_names: tuple[str, ...] = names
+        self.players: Players = resolve_players(groups, names)
+        value_function = assemble.resolve_value_function(features)
+        self._estimator = assemble.resolve_estimator(estimator)
+        self._controls = assemble.resolve_controls(control)
+        self._variance = assemble.resolve_variance(variance)
+        if coefficient not in ("units", "folds"):
+            raise InvalidArgumentError(f"`coefficient` must be 'units' or 'folds'; got {coefficient!r}.")
+        self._coefficient: Literal["units", "folds"] = coefficient
+        self._memory_limit = _at_least("memory_limit", memory_limit, 2**20, "bytes; the default is 256 MB")
+        self._max_background = _at_least("max_background", max_background, 1, "rows")
+        self._check_variance()
+        if not isinstance(features, str) or features != "independent":
+            _refuse_missing(table.rows, "background", names)
+        self._imputer = value_function.bind(table.rows, self.players, names)
+        self._model = _with_inputs(as_model(model), table)
+        self._problem: Problem | None = None
+        self._cache: dict[str, Any] = {}
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the players."""
+        return self.players.names
+
+    @property
+    def n_background_evaluations(self) -> int:
+        """Model evaluations spent once on the background (or on draws of the value function)."""
+        return 0 if self._problem is None else len(self._problem.base.rows)
+
+    def __call__(
+        self,
+        X: Any,
+        *,
+        budget: int | None = None,
+        tolerance: float | None = None,
+        rng: RngLike = None,
+        n_jobs: int = 1,
+    ) -> Explanation:
+        """Explain rows.
+
+        Parameters
+        ----------
+        X : ndarray or frame of shape (rows, columns), or one row
+        budget : int, optional
+            Most model evaluations for each row; 10,000 by default (1,000,000 when a tolerance is given).
+        tolerance : float, optional
+            Stop a row when its largest standard error is below this share of the spread of its values.
+        rng : int, Generator, SeedSequence or None
+            Same value, same numbers, for any number of workers; None draws fresh entropy and records it.
+        n_jobs : int
+            Processes to spread the rows over.
+        """
+        entropy = resolve_entropy(rng)
+        rows = self._check_rows(X)
+        stopping = _check_stopping(budget, tolerance)
+        problem = self._assemble()
+        task = partial(_explain_numbered, problem, entropy, stopping)
+        results = list(ordered_map(task, list(enumerate(rows)), n_jobs))
+        return self._collect(results, rows, entropy, stopping)
+
+    def _check_rows(self, X: Any) -> FloatArray:
+        table = read_table(X, "X", one_row=True)
+        n_columns = len(self.column_names)
+        if table.rows.shape[1] != n_columns:
+            raise InvalidArgumentError(
+                f"`X` has {table.rows.shape[1]} columns but `background` has {n_columns}; both need one value per "
+                "model input."
+            )
+        if table.names is not None and self._table.names is not None and table.names != self._table.names:
+            if sorted(table.names) != sorted(self._table.names):
+                odd = sorted(set(table.names) ^ set(self._table.names))
+                raise InvalidArgumentError(f"`X` and `background` must have the same columns; these differ: {odd[:8]}.")
+            position = [table.names.index(name) for name in self._table.names]
+            table = Table(table.rows[:, position], self._table.names, None)
+        if not isinstance(self._imputer, MarginalImputer):
+            _refuse_missing(table.rows, "X", self.column_names)
+        return table.rows
+
+    def _check_variance(self) -> None:
+        if self._variance is not None and self._estimator is not None:
+            self._variance.check(least_squares=self._estimator.is_least_squares, n_draws=self._estimator.n_draws)
+        elif self._variance is not None:
+            self._variance.check(least_squares=False, n_draws=1)
+        if self._coefficient == "folds" and type(self._variance).__name__ in ("Bootstrap", "Grouped"):
+            raise InvalidArgumentError(
+                f"`coefficient='folds'` works unit by unit and fits variance='auto', 'analytic' or 'least_squares', "
+                f"not {type(self._variance).__name__}(). Use coefficient='units'."
+            )
+        if self._estimator is not None and isinstance(self._estimator, Enumeration):
+            raise InvalidArgumentError("`estimator`: enumeration is chosen by estimator='auto' where it fits.")
+
+    def _assemble(self) -> Problem:
+        """Evaluate the background once and put the parts together."""
+        if self._problem is not None:
+            return self._problem
+        imputer, background = self._imputer, self._table.rows
+        finite = imputer.finite_draws is not None
+        if finite and len(background) > self._max_background:
+            rng = stream(EXPLAINER_ENTROPY, Purpose.BACKGROUND)
+            chosen = np.sort(rng.permutation(len(background))[: self._max_background])
+            rows = background[chosen]
+            warnings.warn(
+                f"`background` has {len(background)} rows; {self._max_background} of them (a fixed random sample) are "
+                "used, and base values carry that error. Set `max_background` to change it.",
+                ControlShapWarning,
+                stacklevel=3,
+            )
+        elif finite:
+            rows = background
+        else:
+            n_draws = int(np.clip(len(background), 100, self._max_background))
+            rows = imputer.sample(n_draws, stream(EXPLAINER_ENTROPY, Purpose.BASE))
+        predictions: list[FloatArray] = []
+        step = max(1, self._memory_limit // (8 * 6 * rows.shape[1]))
+        for start in range(0, len(rows), step):
+            inputs = imputer.to_inputs(rows[start : start + step])
+            n_outputs = predictions[0].shape[1] if predictions else None
+            where = f"background rows {start} to {start + len(inputs) - 1}"
+            predictions.append(self._model(inputs, n_outputs=n_outputs, where=where))
+        base = BaseSample(rows, np.concatenate(predictions), len(background) if finite else np.inf, finite)
+        self._problem = Problem(
+            self._model, background, base, imputer, self.players, self.column_names, self._estimator,
+            self._controls, self._variance, self._coefficient, self._memory_limit, self._cache,
+        )  # fmt: skip
+        return self._problem
+
+    def _collect(self, results: list[RowResult], rows: FloatArray, entropy: int, stopping: Stopping) -> Explanation:
+        single = results[0].controlled.values.shape[1] == 1
+
+        def stack(parts: list[FloatArray]) -> FloatArray:
+            array = np.stack(parts)
+            return array[..., 0] if single else array
+
+        covariance = np.stack([r.controlled.covariances[:, :-1, :-1] for r in results])
+        return Explanation(
+            values=stack([r.controlled.values[:-1] for r in results]),
+            standard_errors=stack([np.sqrt(r.controlled.variances[:-1]) for r in results]),
+            base_values=stack([r.controlled.values[-1] for r in results]),
+            base_standard_errors=stack([np.sqrt(r.controlled.variances[-1]) for r in results]),
+            uncontrolled_values=stack([r.uncontrolled.values[:-1] for r in results]),
+            uncontrolled_standard_errors=stack([np.sqrt(r.uncontrolled.variances[:-1]) for r in results]),
+            variance_reduction=stack([r.variance_reduction for r in results]),
+            degrees_of_freedom=stack([r.controlled.dof[:-1] for r in results]),
+            covariance=covariance[:, 0] if single else covariance,
+            n_evaluations=np.array([r.n_evaluations for r in results], dtype=np.int64),
+            status=np.array([r.status for r in results]),
+            method=np.array([r.method for r in results]),
+            data=rows,
+            feature_names=self.players.names,
+            column_names=self.column_names,
+            output_names=self._model.output_names,
+            player_columns=tuple(tuple(int(c) for c in columns) for columns in self.players.columns),
+            entropy=entropy,
+            settings=self._describe(stopping),
+        )
+
+    def _describe(self, stopping: Stopping) -> dict[str, Any]:
+        told = {name: value if isinstance(value, (str, int)) else repr(value) for name, value in self._settings.items()}
+        return told | {
+            "budget": stopping.budget,
+            "tolerance": stopping.tolerance,
+            "n_background": len(self._table.rows),
+            "n_background_evaluations": self.n_background_evaluations,
+            "version": __version__,
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Write background, settings and what was computed once (D matrices) to a folder; never the model."""
+        arrays: dict[str, Any] = {"background": self._table.rows, "owner": self.players.owner}
+        header: dict[str, Any] = {
+            "column_names": list(self._table.names) if self._table.names else None,
+            "player_names": list(self.players.names),
+            "settings": {name: encode(value, arrays, name) for name, value in self._settings.items()},
+        }
+        matrices = self._cache.get("d_matrices")
+        if isinstance(matrices, DMatrices):
+            arrays["d_matrices"] = matrices.matrices
+            header["d_permutations"] = matrices.n_permutations
+        return write_folder(Path(path), "explainer", header, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path, model: Any) -> Explainer:
+        """Read what `save` wrote; the model is given again."""
+        header, arrays = read_folder(Path(path), "explainer")
+        settings = {name: decode(value, arrays) for name, value in header["settings"].items()}
+        background, names, owner = arrays["background"], header["column_names"], arrays["owner"]
+        groups = {
+            name: [int(c) for c in np.flatnonzero(owner == j)]
+            for j, name in enumerate(header["player_names"])
+            if (owner == j).sum() > 1
+        }
+        explainer = cls(model, _frame(background, names), groups=groups or None, **settings)
+        if "d_matrices" in arrays:
+            explainer._cache["d_matrices"] = DMatrices(arrays["d_matrices"], int(header["d_permutations"]))
+        return explainer
+
+
+def _explain_numbered(problem: Problem, entropy: int, stopping: Stopping, item: tuple[int, FloatArray]) -> RowResult:
+    number, row = item
+    return explain_row(problem, row, number, entropy, stopping)
+
+
+def _with_inputs(model: Model, table: Table) -> Model:
+    if table.restore is None:
+        return model
+    return Model(model.predict, model.source, table.restore, model.output_names)
+
+
+def _frame(rows: FloatArray, names: list[str] | None) -> Any:
+    if names is None:
+        return rows
+    import pandas
+
+    return pandas.DataFrame(rows, columns=names)
+
+
+def _check_stopping(budget: int | None, tolerance: float | None) -> Stopping:
+    if budget is None:
+        budget = DEFAULT_BUDGET if tolerance is None else TOLERANCE_BUDGET
+    budget = _at_least("budget", budget, 1, "model evaluations a row")
+    if tolerance is not None and not tolerance > 0:
+        raise InvalidArgumentError(
+            f"`tolerance` must be positive, a share of the spread of the values; got {tolerance}. Use for example 0.01."
+        )
+    return Stopping(budget, tolerance)
+
+
+def _at_least(name: str, value: Any, least: int, unit: str) -> int:
+    whole = isinstance(value, (int, np.integer, float)) and not isinstance(value, bool) and value == int(value)
+    if not whole or value < least:
+        raise InvalidArgumentError(f"`{name}` must be a whole number of at least {least} ({unit}); got {value!r}.")
+    return int(value)
+
+
+def _refuse_missing(rows: FloatArray, argument: str, names: tuple[str, ...]) -> None:
+    missing = np.flatnonzero(np.isnan(rows).any(axis=0))
+    if len(missing):
+        raise InvalidArgumentError(
+            f"`{argument}` holds NaN in the columns {[names[c] for c in missing[:8]]}; correlated features are "
+            "conditioned on each other and need finite values. Impute them, or use features='independent'."
+        )

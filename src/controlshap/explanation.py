@@ -1,0 +1,168 @@
+"""The result: values with errors, what the control bought, and how to get the same numbers again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student_t
+
+from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Shapley values of some rows.
+
+    One shape rule: rows first, then players, then outputs if and only if the model has several.
+
+    Attributes
+    ----------
+    values : ndarray of shape (rows, players) or (rows, players, outputs)
+        The estimates; with `base_values` they sum to the prediction.
+    standard_errors : ndarray of the same shape
+        Error of each value due to sampling, 0 where exact.
+    base_values : ndarray of shape (rows,) or (rows, outputs)
+        v(0), the prediction when nothing is revealed.
+    base_standard_errors : ndarray of the same shape
+        Error of `base_values`; 0 unless it was estimated.
+    uncontrolled_values, uncontrolled_standard_errors : ndarray
+        The same evaluations without control.
+    variance_reduction : ndarray
+        Anticipated share of the variance that the control removes, 0 to 1 (a squared correlation).
+    degrees_of_freedom : ndarray
+        Of the standard errors; infinite where exact.
+    covariance : ndarray of shape (rows, players, players) or (rows, outputs, players, players)
+        Covariance of the values of a row.
+    n_evaluations : ndarray of shape (rows,)
+        Model evaluations spent on each row, derivatives included.
+    status : ndarray of str, shape (rows,)
+        "exact", "converged" or "budget reached".
+    method : ndarray of str, shape (rows,)
+        Estimator and control that were used.
+    data : ndarray of shape (rows, columns)
+        The explained rows.
+    feature_names : tuple of str
+        Names of the players.
+    column_names : tuple of str
+        Names of the columns of `data`.
+    output_names : tuple of str or None
+        Names of the outputs, when the model gives them.
+    entropy : int
+        `rng=` that gives the same numbers.
+    settings : dict
+        How the explanation was made.
+    """
+
+    values: FloatArray
+    standard_errors: FloatArray
+    base_values: FloatArray
+    base_standard_errors: FloatArray
+    uncontrolled_values: FloatArray
+    uncontrolled_standard_errors: FloatArray
+    variance_reduction: FloatArray
+    degrees_of_freedom: FloatArray
+    covariance: FloatArray
+    n_evaluations: IntArray
+    status: np.ndarray[Any, np.dtype[np.str_]]
+    method: np.ndarray[Any, np.dtype[np.str_]]
+    data: FloatArray
+    feature_names: tuple[str, ...]
+    column_names: tuple[str, ...]
+    output_names: tuple[str, ...] | None
+    player_columns: tuple[tuple[int, ...], ...]
+    entropy: int
+    settings: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        rows, players = self.values.shape[:2]
+        outputs = f", {self.values.shape[2]} outputs" if self.values.ndim == 3 else ""
+        kinds = ", ".join(f"{(self.status == s).sum()} {s}" for s in np.unique(self.status))
+        return (
+            f"<Explanation of {rows} row(s), {players} players{outputs}: {kinds}; largest standard error "
+            f"{self.standard_errors.max():.3g}>"
+        )
+
+    def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Bounds that hold each true value with probability `level`, one value at a time.
+
+        Returns
+        -------
+        low, high : ndarray of the shape of `values`
+        """
+        if not 0 < level < 1:
+            raise InvalidArgumentError(f"`level` must lie between 0 and 1; got {level}. Use for example 0.95.")
+        quantile = student_t.ppf(0.5 + level / 2.0, np.minimum(self.degrees_of_freedom, 1e12))
+        reach = np.where(self.standard_errors > 0, quantile * self.standard_errors, 0.0)
+        return self.values - reach, self.values + reach
+
+    def player_data(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """What each player shows `(rows, players)`: a column's value, or a group's active or first column."""
+        shown = np.empty((len(self.data), len(self.player_columns)), dtype=object)
+        for player, columns in enumerate(self.player_columns):
+            block = self.data[:, list(columns)]
+            if len(columns) == 1:
+                shown[:, player] = block[:, 0]
+            else:
+                active = block.argmax(axis=1)
+                shown[:, player] = [self.column_names[columns[a]] for a in active]
+        return shown
+
+    def to_shap(self) -> Any:
+        """A `shap.Explanation`, for shap's plots; standard errors go along as `error_std`."""
+        try:
+            import shap
+        except ImportError as error:
+            raise MissingExtraError("`to_shap()` needs shap: pip install 'controlshap[shap]'.") from error
+        single = all(len(columns) == 1 for columns in self.player_columns)
+        return shap.Explanation(
+            values=self.values,
+            base_values=self.base_values,
+            data=self.data if single else self.player_data(),
+            feature_names=list(self.feature_names),
+            output_names=list(self.output_names) if self.output_names else None,
+            error_std=self.standard_errors,
+        )
+
+    def to_frame(self) -> Any:
+        """A tidy pandas frame: one line for each row, player and output."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise MissingExtraError("`to_frame()` needs pandas: pip install 'controlshap[frames]'.") from error
+        several = self.values.ndim == 3
+        rows, players = self.values.shape[:2]
+        outputs = self.values.shape[2] if several else 1
+        low, high = self.confidence_interval(0.95)
+        index = np.indices((rows, players, outputs)).reshape(3, -1)
+        frame: dict[str, Any] = {
+            "row": index[0],
+            "feature": np.array(self.feature_names, dtype=object)[index[1]],
+        }
+        if several:
+            names = self.output_names or tuple(str(i) for i in range(outputs))
+            frame["output"] = np.array(names, dtype=object)[index[2]]
+        for name, array in (
+            ("value", self.values),
+            ("standard_error", self.standard_errors),
+            ("low", low),
+            ("high", high),
+            ("uncontrolled_value", self.uncontrolled_values),
+            ("uncontrolled_standard_error", self.uncontrolled_standard_errors),
+            ("variance_reduction", self.variance_reduction),
+        ):
+            frame[name] = array.reshape(-1)
+        frame["feature_value"] = self.player_data()[index[0], index[1]]
+        return pandas.DataFrame(frame)
+
+    def save(self, path: str | Path) -> Path:
+        """Write to a folder (arrays and JSON); `controlshap.load(path)` reads it back."""
+        from controlshap.storage import save_explanation
+
+        return save_explanation(self, Path(path))

@@ -1,0 +1,121 @@
+"""The game of one row: values of coalitions for the model and the surrogates, on the same rows.
+
+Rows are built and evaluated in batches under the memory limit; the split changes nothing but rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.model import Model
+from controlshap.surrogates.protocol import FittedSurrogate
+from controlshap.values.protocol import Imputer
+
+#: Copies of a row that exist at once: masks, the row, the model's own copy, a surrogate's products.
+COPIES = 6
+
+
+@dataclass
+class Game:
+    """Evaluates coalitions of the players for one explained row, and counts model evaluations.
+
+    Attributes
+    ----------
+    x : ndarray of shape (columns,)
+    at_x : ndarray of shape (outputs, functions)
+        v(all): the model and the surrogates at x.
+    """
+
+    x: FloatArray
+    imputer: Imputer
+    model: Model
+    surrogates: tuple[FittedSurrogate, ...]
+    at_x: FloatArray
+    memory_limit: int
+    label: str
+    n_evaluations: int = field(default=0)
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs of the model."""
+        return int(self.at_x.shape[0])
+
+    @property
+    def n_functions(self) -> int:
+        """The model and the surrogates."""
+        return 1 + len(self.surrogates)
+
+    def evaluate(self, rows: FloatArray) -> FloatArray:
+        """All functions on rows `(..., columns)`, shape `(..., outputs, functions)`."""
+        flat = rows.reshape(-1, rows.shape[-1])
+        values = np.empty((len(flat), self.n_outputs, self.n_functions))
+        if len(flat):
+            where = f"{self.label}, evaluations {self.n_evaluations} to {self.n_evaluations + len(flat) - 1}"
+            values[..., 0] = self.model(self.imputer.to_inputs(flat), n_outputs=self.n_outputs, where=where)
+            self.n_evaluations += len(flat)
+            for number, surrogate in enumerate(self.surrogates, start=1):
+                values[..., number] = surrogate(flat)
+        return values.reshape(*rows.shape[:-1], self.n_outputs, self.n_functions)
+
+    def evaluate_surrogates(self, rows: FloatArray) -> FloatArray:
+        """The surrogates alone on rows `(n, columns)`, shape `(n, outputs, surrogates)`."""
+        values = np.empty((len(rows), self.n_outputs, len(self.surrogates)))
+        for number, surrogate in enumerate(self.surrogates):
+            for part in self.slices(len(rows), rows.shape[-1]):
+                values[part, :, number] = surrogate(rows[part])
+        return values
+
+    def coalition_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
+        """Values `(u, k, d, outputs, functions)` of coalitions `(u, k, players)` with draws `(u, d, columns)`."""
+        u, k, _ = coalitions.shape
+        n_draws, n_columns = draws.shape[1:]
+        values = np.empty((u, k, n_draws, self.n_outputs, self.n_functions))
+        per_coalition = n_draws * n_columns * COPIES + self.imputer.workspace(walk=False)
+        if per_coalition * k * 8 <= self.memory_limit:
+            for part in self.slices(u, per_coalition * k):
+                rows = self.imputer.coalition_rows(self.x, coalitions[part], draws[part])
+                values[part] = self.evaluate(rows)
+            return values
+        for unit in range(u):
+            for part in self.slices(k, min(per_coalition, self.memory_limit // 8)):
+                for some in self.slices(n_draws, n_columns * COPIES * (part.stop - part.start)):
+                    rows = self.imputer.coalition_rows(
+                        self.x, coalitions[unit : unit + 1, part], draws[unit : unit + 1, some]
+                    )
+                    values[unit, part, some] = self.evaluate(rows)[0]
+        return values
+
+    def walk_values(self, permutations: IntArray, draws: FloatArray, at_draws: FloatArray) -> FloatArray:
+        """Values along walks, end points included, averaged over draws.
+
+        Parameters
+        ----------
+        permutations : ndarray of shape (u, players)
+        draws : ndarray of shape (u, d, columns)
+        at_draws : ndarray of shape (u, d, outputs, functions)
+            v_b(0) of each draw.
+
+        Returns
+        -------
+        ndarray of shape (u, players + 1, outputs, functions)
+        """
+        u, p = permutations.shape
+        values = np.empty((u, p + 1, self.n_outputs, self.n_functions))
+        values[:, 0] = at_draws.mean(axis=1)
+        values[:, p] = self.at_x
+        n_draws, n_columns = draws.shape[1:]
+        per_walk = (p - 1) * n_draws * n_columns * COPIES + self.imputer.workspace(walk=True)
+        for part in self.slices(u, per_walk):
+            rows = self.imputer.walk_rows(self.x, permutations[part], draws[part])
+            values[part, 1:p] = self.evaluate(rows).mean(axis=2)
+        return values
+
+    def slices(self, n: int, doubles_each: int) -> Iterator[slice]:
+        """Batches of `n` things of so many doubles each, under the memory limit."""
+        step = max(1, int(self.memory_limit // (8 * max(1, doubles_each))))
+        for start in range(0, n, step):
+            yield slice(start, min(n, start + step))

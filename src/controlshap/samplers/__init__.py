@@ -1,0 +1,1 @@
+"""Which coalitions are looked at. Know the number of players only."""

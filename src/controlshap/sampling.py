@@ -1,0 +1,117 @@
+"""The only Monte Carlo loop: chunks of units, each with its own stream, evaluated under the memory limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from controlshap._random import Purpose, stream
+from controlshap._types import FloatArray, IntArray
+from controlshap.estimators.protocol import Estimator, UnitDraws
+from controlshap.estimators.terms import Terms
+from controlshap.game import COPIES, Game
+from controlshap.problem import BaseSample
+from controlshap.strata import Strata, block_rows, visit_sequence
+
+#: Units that share a random stream.
+CHUNK = 64
+
+
+@dataclass
+class Sampler:
+    """Evaluates the units of one row, as many as asked for, and keeps their terms.
+
+    Unit n is the same whatever number of units is asked for and however they are batched.
+    """
+
+    game: Game
+    estimator: Estimator
+    base: BaseSample
+    at_base: FloatArray  # (n, outputs, functions): all functions on the base rows
+    entropy: int
+    row: int
+    independent_units: bool
+    n_players: int
+    parts: list[Terms] = field(default_factory=list)
+    n_units: int = 0
+
+    def __post_init__(self) -> None:
+        rng = stream(self.entropy, Purpose.VISITS, self.row)
+        n_rows = len(self.base.rows)
+        circle = rng.permutation(n_rows)
+        self._blocks = circle[block_rows(n_rows, self.estimator.n_draws)]
+        self._visit_entropy = int(rng.integers(0, 2**62))
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks of a finite background."""
+        return len(self._blocks)
+
+    def visits(self, n_units: int) -> IntArray:
+        """Block of each unit."""
+        rng = np.random.default_rng(self._visit_entropy)
+        if self.estimator.settles_draws:
+            return rng.permutation(self.n_blocks)[:n_units]
+        if self.independent_units:
+            return rng.integers(0, self.n_blocks, n_units)
+        return visit_sequence(self.n_blocks, n_units, rng)
+
+    def extend(self, n_units: int) -> None:
+        """Evaluate units up to the `n_units`-th."""
+        cost = self.estimator.unit_cost(self.n_players, finite=self.base.finite)
+        doubles = max(1, cost) * len(self.game.x) * COPIES
+        chunks_at_once = max(1, int(self.game.memory_limit // (2 * 8 * doubles * CHUNK)))
+        visits = self.visits(n_units) if self.base.finite else np.arange(n_units)
+        while self.n_units < n_units:
+            first = self.n_units // CHUNK
+            stop = min(n_units, (first + chunks_at_once) * CHUNK)
+            last = -(-stop // CHUNK)
+            inside = slice(self.n_units - first * CHUNK, stop - first * CHUNK)
+            designs = [
+                self.estimator.sample(self.n_players, CHUNK, stream(self.entropy, Purpose.COALITIONS, self.row, k))
+                for k in range(first, last)
+            ]
+            design = np.concatenate(designs)[inside]
+            draws = self._draws(visits, first, last, inside)
+            self.parts.append(self.estimator.terms(self.game, design, draws))
+            self.n_units = stop
+
+    def _draws(self, visits: IntArray, first: int, last: int, inside: slice) -> UnitDraws:
+        at_mean = self.at_base.mean(axis=0)
+        imputer, n_draws = self.game.imputer, self.estimator.n_draws
+        spare = None
+        if self.base.finite:
+            if self.estimator.needs_spare_draws:
+                spare = self._fresh(first, last)[inside]
+            index = self._blocks[visits[first * CHUNK + inside.start : first * CHUNK + inside.stop]]
+            return UnitDraws(self.base.rows[index], self.at_base[index], spare, at_mean)
+        n_sets = 2 if self.estimator.needs_spare_draws else 1
+        sets = []
+        for k in range(first, last):
+            rng = stream(self.entropy, Purpose.DRAWS, self.row, k)
+            rows = imputer.sample(n_sets * CHUNK * n_draws, rng)
+            sets.append(rows.reshape(n_sets, CHUNK, n_draws, -1))
+        rows = np.concatenate(sets, axis=1)[:, inside]
+        return UnitDraws(rows[0], None, rows[1] if n_sets == 2 else None, at_mean)
+
+    def _fresh(self, first: int, last: int) -> FloatArray:
+        n_draws = self.estimator.n_draws
+        sets = []
+        for k in range(first, last):
+            rng = stream(self.entropy, Purpose.DRAWS, self.row, k)
+            sets.append(self.game.imputer.sample(CHUNK * n_draws, rng).reshape(CHUNK, n_draws, -1))
+        return np.concatenate(sets)
+
+    def terms(self) -> Terms:
+        """All terms so far."""
+        gathered = self.estimator.gather(self.parts)
+        self.parts = [gathered]
+        return gathered
+
+    def strata(self) -> Strata:
+        """The blocks behind the terms so far."""
+        if not self.base.finite or (self.independent_units and not self.estimator.settles_draws):
+            return Strata.independent(self.n_units)
+        scale = self.base.population / len(self.base.rows)
+        return Strata(self.visits(self.n_units), self.n_blocks * scale, settled=self.estimator.settles_draws)

@@ -1,0 +1,125 @@
+"""Results and explainers on disk: arrays (npz, without pickle) and JSON with a schema number, in one folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from controlshap._errors import InvalidArgumentError
+from controlshap.assemble import CONTROLS, ESTIMATORS, VALUE_FUNCTIONS, VARIANCES
+from controlshap.derivatives import FiniteDifferences
+from controlshap.explanation import Explanation
+
+SCHEMA = 1
+_STRATEGIES = {
+    cls.__name__: cls for table in (VALUE_FUNCTIONS, ESTIMATORS, CONTROLS, VARIANCES) for cls in table.values()
+} | {"FiniteDifferences": FiniteDifferences}
+
+
+def write_folder(folder: Path, kind: str, header: dict[str, Any], arrays: dict[str, Any]) -> Path:
+    """Write `kind.npz` and then `kind.json`, each under a temporary name first: a half-written one is never read."""
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f".{kind}.npz.{os.getpid()}"
+    with temporary.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+    temporary.replace(folder / f"{kind}.npz")
+    temporary = folder / f".{kind}.json.{os.getpid()}"
+    temporary.write_text(json.dumps({"kind": kind, "schema": SCHEMA, **header}, indent=1) + "\n")
+    temporary.replace(folder / f"{kind}.json")
+    return folder
+
+
+def read_folder(folder: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and arrays, or an error that says what is wrong with the folder."""
+    header_file, array_file = folder / f"{kind}.json", folder / f"{kind}.npz"
+    if not header_file.is_file() or not array_file.is_file():
+        raise InvalidArgumentError(
+            f"`path`: {str(folder)!r} holds no saved {kind} ({kind}.json and {kind}.npz). Give the folder that "
+            "`save` wrote."
+        )
+    try:
+        header = json.loads(header_file.read_text())
+        with np.load(array_file, allow_pickle=False) as file:
+            arrays = dict(file)
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError, KeyError) as error:
+        raise InvalidArgumentError(f"`path`: the {kind} in {str(folder)!r} is damaged ({error}).") from error
+    if header.get("schema") != SCHEMA:
+        raise InvalidArgumentError(
+            f"`path`: the {kind} in {str(folder)!r} has schema {header.get('schema')}; this version reads {SCHEMA}. "
+            "Load it with the version that wrote it."
+        )
+    return header, arrays
+
+
+_ARRAYS = (
+    "values", "standard_errors", "base_values", "base_standard_errors", "uncontrolled_values",
+    "uncontrolled_standard_errors", "variance_reduction", "degrees_of_freedom", "covariance", "n_evaluations",
+    "status", "method", "data",
+)  # fmt: skip
+_HEADER = ("feature_names", "column_names", "output_names", "player_columns", "settings")
+
+
+def save_explanation(explanation: Explanation, folder: Path) -> Path:
+    """Write an explanation."""
+    header = {name: getattr(explanation, name) for name in _HEADER}
+    header["entropy"] = str(explanation.entropy)  # may exceed what JSON readers keep
+    return write_folder(folder, "explanation", header, {name: getattr(explanation, name) for name in _ARRAYS})
+
+
+def load(path: str | Path) -> Explanation:
+    """Read an explanation that `Explanation.save` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder.
+    """
+    header, arrays = read_folder(Path(path), "explanation")
+    missing = [name for name in _ARRAYS if name not in arrays] + [n for n in _HEADER if n not in header]
+    if missing:
+        raise InvalidArgumentError(f"`path`: the explanation in {str(path)!r} lacks {missing}; it is damaged.")
+    names = header["output_names"]
+    return Explanation(
+        **{name: arrays[name] for name in _ARRAYS},
+        feature_names=tuple(header["feature_names"]),
+        column_names=tuple(header["column_names"]),
+        output_names=tuple(names) if names is not None else None,
+        player_columns=tuple(tuple(columns) for columns in header["player_columns"]),
+        entropy=int(header["entropy"]),
+        settings=header["settings"],
+    )
+
+
+def encode(value: Any, arrays: dict[str, Any], name: str) -> Any:
+    """A setting as JSON; arrays go to `arrays`. Objects of the user's own have no such form."""
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if isinstance(value, np.ndarray):
+        arrays[name] = value
+        return {"array": name}
+    if isinstance(value, (list, tuple)):
+        return [encode(item, arrays, f"{name}.{i}") for i, item in enumerate(value)]
+    if type(value).__name__ in _STRATEGIES and dataclasses.is_dataclass(value):
+        fields = {f.name: encode(getattr(value, f.name), arrays, f"{name}.{f.name}") for f in dataclasses.fields(value)}
+        return {"strategy": type(value).__name__, "fields": fields}
+    raise InvalidArgumentError(
+        f"`{name}` cannot be saved: {type(value).__name__} is an object of your own. Make the explainer anew instead."
+    )
+
+
+def decode(value: Any, arrays: dict[str, Any]) -> Any:
+    """The opposite of `encode`."""
+    if isinstance(value, dict) and "array" in value:
+        return arrays[value["array"]]
+    if isinstance(value, dict) and "strategy" in value:
+        fields = {name: decode(item, arrays) for name, item in value["fields"].items()}
+        return _STRATEGIES[value["strategy"]](**fields)
+    if isinstance(value, list):
+        return [decode(item, arrays) for item in value]
+    return value

@@ -1,0 +1,274 @@
+"""Which background rows are visited, and what that means for the variance. Arrays only.
+
+The background is a finite population of blocks (a block is the rows that one unit uses; one row
+by default). Units visit blocks in shuffled cycles, so the estimate is the mean over blocks of the
+mean over visits, and its variance is that of two-stage sampling: with `m` of `M` blocks visited,
+`v_b` visits to block b and f = m/M,
+
+    var = (1 - f) s_between^2 / m  +  f / m^2  sum_b s_b^2 / v_b
+
+where `s_between^2` is the variance of the block means and `s_b^2` the variance within a block
+(Cochran, Sampling Techniques, section 10). A complete pass (f = 1) has no noise from the choice of
+rows; independent draws (M infinite, f = 0) have all of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from controlshap._types import FloatArray, IntArray
+
+#: Below this share of the population, the within-block part of the variance is not worth its visits.
+FRESH_SHARE = 0.1
+#: After that, every fifth visit of the first pass is a second visit, to learn the within-block part.
+REVISIT_EVERY = 5
+
+
+def visit_sequence(n_blocks: int, n_units: int, rng: np.random.Generator) -> IntArray:
+    """Blocks to visit, in order; a shorter sequence from an equal stream is a prefix of a longer one.
+
+    The first pass visits every block once, in random order, with some second visits mixed in (they
+    alone show the variance within a block); the second pass visits the blocks that have had one
+    visit; every later pass is a fresh shuffle.
+    """
+    order = rng.permutation(n_blocks)
+    head = max(1, math.ceil(FRESH_SHARE * n_blocks))
+    first: list[IntArray] = [order[:head]]
+    fresh, revisited = head, 0
+    while fresh < n_blocks:
+        take = order[fresh : fresh + REVISIT_EVERY - 1]
+        first.append(take)
+        fresh += len(take)
+        if len(take) == REVISIT_EVERY - 1:
+            first.append(order[revisited : revisited + 1])
+            revisited += 1
+    passes = [*first, order[revisited:]]
+    n_visits = sum(len(part) for part in passes)
+    while n_visits < n_units:
+        passes.append(rng.permutation(n_blocks))
+        n_visits += n_blocks
+    return np.concatenate(passes)[:n_units]
+
+
+def block_rows(n_rows: int, n_draws: int) -> IntArray:
+    """Rows of each block, shape (n_blocks, n_draws): every row is in equally many blocks.
+
+    Blocks are windows of `n_draws` consecutive rows of a circle (the caller shuffles it), so the mean
+    over all blocks is the mean over all rows, also when `n_draws` does not divide `n_rows`.
+    """
+    n_draws = min(n_draws, n_rows)
+    n_blocks = n_rows // math.gcd(n_rows, n_draws)
+    starts = np.arange(n_blocks) * n_draws
+    return (starts[:, None] + np.arange(n_draws)) % n_rows
+
+
+@dataclass(frozen=True)
+class Strata:
+    """The block of each unit.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n_units,)
+        Block of each unit; all different for independent draws.
+    population : float
+        Number of blocks there are; infinite for draws from a distribution.
+    settled : bool
+        Whether one visit determines a block's value (all coalitions are enumerated), so that there
+        is no variance within.
+    """
+
+    labels: IntArray
+    population: float = math.inf
+    settled: bool = False
+
+    @classmethod
+    def independent(cls, n_units: int) -> Strata:
+        """Units that share nothing."""
+        return cls(np.arange(n_units))
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return len(self.labels)
+
+    @cached_property
+    def _grouping(self) -> tuple[IntArray, IntArray]:
+        _, index, visits = np.unique(self.labels, return_inverse=True, return_counts=True)
+        return index.reshape(-1), visits
+
+    @property
+    def index(self) -> IntArray:
+        """Number of the visited block of each unit, 0 to m - 1."""
+        return self._grouping[0]
+
+    @property
+    def visits(self) -> IntArray:
+        """Visits of each visited block, shape (m,)."""
+        return self._grouping[1]
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether the units are i.i.d."""
+        return math.isinf(self.population) and len(self.visits) == self.n_units
+
+    @cached_property
+    def share(self) -> float:
+        """F = m/M, or 0 (conservative) where nothing shows the variance within blocks."""
+        if not self.settled and not (self.visits >= 2).any():
+            return 0.0
+        return min(1.0, len(self.visits) / self.population)
+
+    @property
+    def weights(self) -> FloatArray:
+        """Weight of each unit in the estimate: 1/(m v_b), shape (n_units,)."""
+        m = len(self.visits)
+        weights: FloatArray = 1.0 / (m * self.visits[self.index])
+        return weights
+
+    @cached_property
+    def _within(self) -> FloatArray:
+        # Coefficient of s_b^2; blocks with one visit borrow the mean s^2 of those with more.
+        several = self.visits >= 2
+        if self.settled or not several.any():
+            return np.zeros(len(self.visits))
+        borrowed = (~several).sum() / several.sum()
+        scale = self.share / len(self.visits) ** 2
+        return np.where(several, scale * (1.0 / self.visits + borrowed), 0.0)
+
+    @property
+    def _between(self) -> float:
+        m = len(self.visits)
+        return (1.0 - self.share) / (m * (m - 1)) if m > 1 else 0.0
+
+    def subset(self, keep: IntArray) -> Strata:
+        """The same design with only these units."""
+        return Strata(self.labels[keep], self.population, self.settled)
+
+    def block_means(self, values: FloatArray) -> FloatArray:
+        """Mean of `values` (units on axis 0) in each visited block."""
+        sums = _sum_by(self.index, values, len(self.visits))
+        result: FloatArray = sums / self.visits.reshape(-1, *[1] * (values.ndim - 1))
+        return result
+
+    def roots(self, pseudo_values: FloatArray) -> Roots:
+        """Square root of the two-stage covariance of the weighted mean of `pseudo_values`."""
+        trailing = [1] * (pseudo_values.ndim - 1)
+        means = self.block_means(pseudo_values)
+        parts, groups, dofs = [], [], []
+        if self._between > 0:
+            parts.append(math.sqrt(self._between) * (means - means.mean(axis=0)))
+            groups.append(np.zeros(len(means), dtype=np.int64))
+            dofs.append(np.array([len(means) - 1.0]))
+        used = self._within > 0
+        if used.any():
+            units = np.flatnonzero(used[self.index])
+            block = self.index[units]
+            scale = np.sqrt(self._within[block] / (self.visits[block] - 1))
+            parts.append(scale.reshape(-1, *trailing) * (pseudo_values[units] - means[block]))
+            numbers = np.cumsum(used) - 1 + len(dofs)
+            groups.append(numbers[block])
+            dofs.append(self.visits[used] - 1.0)
+        if not parts:
+            return Roots.zero(pseudo_values.shape[1:])
+        return Roots(np.concatenate(parts), np.concatenate(groups), np.concatenate(dofs))
+
+    def resample(self, n_resamples: int, rng: np.random.Generator) -> FloatArray:
+        """Bootstrap weights, shape (n_resamples, n_units), each row summing to 1.
+
+        Independent units: the ordinary bootstrap. Otherwise blocks and visits are perturbed by
+        centred multinomial counts, scaled (as Rao and Wu do) so that the bootstrap variance of a mean
+        is the two-stage variance above.
+        """
+        n, m = self.n_units, len(self.visits)
+        if self.is_independent:
+            counts: FloatArray = rng.multinomial(n, np.full(n, 1.0 / n), size=n_resamples) / n
+            return counts
+        change = np.zeros((n_resamples, n))
+        if self._between > 0:
+            counts = rng.multinomial(m, np.full(m, 1.0 / m), size=n_resamples) - 1.0
+            change += math.sqrt(self._between * m * m) * counts[:, self.index]
+        units_by_block = np.split(np.argsort(self.index, kind="stable"), np.cumsum(self.visits)[:-1])
+        for block in np.flatnonzero(self._within > 0):
+            members = units_by_block[block]
+            v = len(members)
+            counts = rng.multinomial(v, np.full(v, 1.0 / v), size=n_resamples) - 1.0
+            # var(counts @ y / v) = (v-1) s^2 / v^2, which is to become _within * s^2
+            change[:, members] += math.sqrt(self._within[block] * v * v / (v - 1)) * m * counts
+        result: FloatArray = self.weights * (1.0 + change)
+        return result
+
+
+@dataclass(frozen=True)
+class Roots:
+    """A covariance as a sum of outer products of `rows`, with the degrees of freedom of each part.
+
+    Everything that is linear in the estimate (subtracting a control, closing the sum) is done to the
+    rows; the covariance and its degrees of freedom follow.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_roots, components, outputs, functions)
+        The covariance of (c, f) with (d, g) for an output is `sum_k rows[k, c, o, f] rows[k, d, o, g]`.
+    group : ndarray of shape (n_roots,)
+        Part that each root belongs to.
+    dof : ndarray of shape (n_parts,)
+        Degrees of freedom of each part.
+    """
+
+    rows: FloatArray
+    group: IntArray
+    dof: FloatArray
+
+    @classmethod
+    def zero(cls, shape: tuple[int, ...]) -> Roots:
+        """No variance at all."""
+        return cls(np.zeros((0, *shape)), np.zeros(0, dtype=np.int64), np.zeros(0))
+
+    def join(self, other: Roots) -> Roots:
+        """The sum of two independent parts."""
+        return Roots(
+            np.concatenate([self.rows, other.rows]),
+            np.concatenate([self.group, other.group + len(self.dof)]),
+            np.concatenate([self.dof, other.dof]),
+        )
+
+    def variances(self) -> FloatArray:
+        """Shape of one root."""
+        variances: FloatArray = np.einsum("k...,k...->...", self.rows, self.rows)
+        return variances
+
+    def function_covariances(self) -> FloatArray:
+        """Covariance between functions per component and output, `(components, outputs, F, F)`."""
+        covariances: FloatArray = np.einsum("kcof,kcog->cofg", self.rows, self.rows)
+        return covariances
+
+    def degrees_of_freedom(self) -> FloatArray:
+        """Satterthwaite's degrees of freedom, shape of one root, with the unbiased plug-in.
+
+        `E[V_k^2] = (1 + 2/d_k) E[V_k]^2`, hence d_k + 2 below and - 2 at the end; one part gives back
+        its own degrees of freedom. Infinite where the variance is zero.
+        """
+        shape = self.rows.shape[1:]
+        if len(self.dof) == 0:
+            return np.full(shape, math.inf)
+        if len(self.dof) == 1:
+            return np.full(shape, self.dof[0])
+        parts = _sum_by(self.group, self.rows**2, len(self.dof))
+        total = parts.sum(axis=0)
+        spread = np.einsum("k...,k->...", parts**2, 1.0 / (self.dof + 2.0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            dof = np.where(spread > 0, total**2 / spread - 2.0, math.inf)
+        result: FloatArray = np.maximum(dof, min(1.0, float(self.dof.min())))
+        return result
+
+
+def _sum_by(labels: IntArray, values: FloatArray, n_labels: int) -> FloatArray:
+    """Sum `values` (axis 0) over equal labels 0 to n_labels - 1; every label occurs."""
+    order = np.argsort(labels, kind="stable")
+    starts = np.searchsorted(labels[order], np.arange(n_labels))
+    sums: FloatArray = np.add.reduceat(values[order], starts, axis=0)
+    return sums

@@ -1,0 +1,54 @@
+"""Bootstrap over units (the paper, section 4.2, first method)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from controlshap._errors import InvalidArgumentError
+from controlshap.estimators.terms import Terms
+from controlshap.strata import Roots, Strata
+
+
+@final
+@dataclass(frozen=True)
+class Bootstrap:
+    """Resample units, solve again, take the covariance of the solutions.
+
+    Parameters
+    ----------
+    n_resamples : int
+        Number of resamples; the paper uses 200.
+    """
+
+    n_resamples: int = 200
+
+    def __post_init__(self) -> None:
+        if self.n_resamples < 10:
+            raise InvalidArgumentError(
+                f"`n_resamples` must be at least 10; got {self.n_resamples}. The paper uses 200."
+            )
+
+    @property
+    def needs_independent_units(self) -> bool:
+        """Cycles are resampled as such."""
+        return False
+
+    def check(self, *, least_squares: bool, n_draws: int) -> None:
+        """Fits every estimator."""
+
+    def roots(self, terms: Terms, strata: Strata, rng: np.random.Generator) -> Roots:
+        """Covariance of the resampled estimates."""
+        estimates = terms.solve(strata.resample(self.n_resamples, rng))
+        rows = (estimates - estimates.mean(axis=0)) / np.sqrt(self.n_resamples - 1)
+        if strata.is_independent:
+            # The ordinary bootstrap variance has divisor n; and it knows no more than the units do.
+            rows *= np.sqrt(terms.n_units / (terms.n_units - 1))
+            unit_dof = terms.n_units - 1.0
+        else:
+            reference = strata.roots(terms.pseudo_values(strata.weights))
+            unit_dof = float(np.median(reference.degrees_of_freedom()))
+        dof = 1.0 / (1.0 / (self.n_resamples - 1) + 1.0 / unit_dof)
+        return Roots(rows, np.zeros(len(rows), dtype=np.int64), np.array([dof]))

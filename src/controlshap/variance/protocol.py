@@ -1,0 +1,24 @@
+"""What a variance method is."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from controlshap.estimators.terms import Terms
+from controlshap.strata import Roots, Strata
+
+
+class Variance(Protocol):
+    """A square root of the covariance of the estimate, over components and functions."""
+
+    @property
+    def needs_independent_units(self) -> bool:
+        """Whether background rows must be drawn at random rather than in cycles."""
+
+    def check(self, *, least_squares: bool, n_draws: int) -> None:
+        """Refuse an estimator that this method does not fit."""
+
+    def roots(self, terms: Terms, strata: Strata, rng: np.random.Generator) -> Roots:
+        """The covariance, with its degrees of freedom."""
