@@ -20,6 +20,8 @@ from controlshap.strata import Roots
 
 #: A control whose spread is below this share of its own size varies by rounding only.
 ROUNDING = 1e-9
+#: A share of the variance this close to 1 is never chance.
+CERTAIN = 1e-6
 
 
 @dataclass(frozen=True)
@@ -132,8 +134,8 @@ def regress(covariances: FloatArray, dof: FloatArray, size: FloatArray) -> Coeff
         # F = (R^2/k) / ((1-R^2)/free); under no correlation F is about 1, and 1 - 1/F about 0.
         chance = np.where(share > 0, np.maximum(n_used, 1) * (1.0 - share) / (share * free), np.inf)
     keep = np.clip(1.0 - chance, 0.0, 1.0)
-    # Too few degrees of freedom to tell a correlation from chance: no control.
-    keep = np.where(dof > n_controls + 2, keep, 0.0)
+    # Too few degrees of freedom to tell a correlation from chance: no control, unless it is the model itself.
+    keep = np.where((dof > n_controls + 2) | (share > 1.0 - CERTAIN), keep, 0.0)
     alpha = scaled_alpha * inverse_sd * keep[..., None]
     return Coefficients(alpha, share * keep)
 

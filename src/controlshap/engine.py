@@ -10,35 +10,25 @@ import numpy as np
 from controlshap._errors import BudgetTooSmallError, NotConvergedWarning
 from controlshap._random import Purpose, stream
 from controlshap._types import FloatArray
+from controlshap.analysis import Analysis, Sample, analyse
 from controlshap.choices import choose_controls, choose_estimator, choose_variance
-from controlshap.control import Estimate, KnownValues, adjust, close_sum
-from controlshap.crossfit import adjust_by_folds
+from controlshap.control import KnownValues
 from controlshap.estimators.protocol import Estimator
-from controlshap.estimators.terms import LeastSquaresTerms, Terms
 from controlshap.game import Game
-from controlshap.problem import Problem
+from controlshap.problem import BaseSample, Problem
 from controlshap.sampling import Sampler
 from controlshap.stopping import Stopping
-from controlshap.strata import Roots
 from controlshap.surrogates.protocol import Context, FittedSurrogate, Surrogate
-from controlshap.variance.protocol import Variance
+
+#: Fewest draws behind a v(0) that units do not draw themselves.
+FEWEST_BASE_DRAWS = 16
 
 
 @dataclass(frozen=True)
 class RowResult:
-    """Values of one row; the last component of each estimate is the base value.
+    """Values of one row, and what they cost."""
 
-    Attributes
-    ----------
-    controlled, uncontrolled : Estimate
-    variance_reduction : ndarray of shape (players, outputs)
-    n_evaluations, n_units : int
-    status, method : str
-    """
-
-    controlled: Estimate
-    uncontrolled: Estimate
-    variance_reduction: FloatArray
+    analysis: Analysis
     n_evaluations: int
     n_units: int
     status: str
@@ -47,52 +37,31 @@ class RowResult:
 
 def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stopping: Stopping) -> RowResult:
     """Shapley values of one row."""
-    budget = stopping.budget
-    label = f"row {row}"
+    budget, p = stopping.budget, problem.players.n_players
     estimator = choose_estimator(problem, budget)
-    controls = choose_controls(problem, estimator, budget)
+    controls = choose_controls(problem, estimator, budget) if p > 1 else ()
     variance = choose_variance(problem, estimator)
-    p = problem.players.n_players
-    unit_cost = estimator.unit_cost(p, finite=problem.base.finite)
-    _check_budget(problem, estimator, controls, budget)
+    check_budget(problem, estimator, controls, budget)
 
-    n_outputs = problem.base.n_outputs
-    at_x = problem.model(problem.imputer.to_inputs(x[None]), n_outputs=n_outputs, where=f"{label} itself")[0]
-    counted = Game(x, problem.imputer, problem.model, (), at_x[:, None], problem.memory_limit, label, 1)
-    surrogates = _fit(problem, counted, controls, budget) if p > 1 else ()
-    at_base = problem.base.predictions[:, :, None]
-    known = None
-    game = counted
-    if surrogates:
-        at_x_all = np.concatenate([at_x[:, None], *(s(x[None])[0][:, None] for s in surrogates)], axis=1)
-        game = Game(
-            x,
-            problem.imputer,
-            problem.model,
-            surrogates,
-            at_x_all,
-            problem.memory_limit,
-            label,
-            counted.n_evaluations,
-        )
-        at_base = np.concatenate([at_base, game.evaluate_surrogates(problem.base.rows)], axis=2)
-        known = KnownValues.stack([s.known_values() for s in surrogates])
-
-    sampler = Sampler(game, estimator, problem.base, at_base, entropy, row, variance.needs_independent_units, p)
-    most = (budget - game.n_evaluations) // max(1, unit_cost)
-    exact = estimator.settles_draws and problem.base.is_exact
-    if estimator.settles_draws and problem.base.finite:
+    game, known = _start(problem, x, f"row {row}", controls, budget)
+    base = _base_sample(problem, game, estimator, budget, stream(entropy, Purpose.BASE, row))
+    sampler = Sampler(game, estimator, base, entropy, row, variance.needs_independent_units, p)
+    unit_cost = estimator.unit_cost(p, finite=base.finite)
+    exact = estimator.settles_draws and base.is_exact
+    if estimator.settles_draws and base.finite:
         most = sampler.n_blocks
-    if p == 1 and not problem.base.finite:
-        most = min(most, max(2, len(problem.base.rows)))
+    else:
+        most = (budget - game.n_evaluations) // max(1, unit_cost)
+
+    shared_base = np.zeros((0, *game.at_x.shape)) if estimator.draws_base(finite=base.finite) else base.root_rows()
     status = "exact" if exact else "budget reached"
     for n_units in stopping.stages(estimator.fewest_units(p), most):
         sampler.extend(n_units)
+        sample = Sample(sampler.terms(), sampler.strata(), shared_base, game.at_x, estimator.closes_sum)
         rng = stream(entropy, Purpose.RESAMPLING, row)
-        analysis = _analyse(problem, sampler, variance, known, rng, stream(entropy, Purpose.FOLDS, row))
-        controlled, uncontrolled, reduction = analysis
-        errors = np.sqrt(controlled.variances[:-1])
-        if not exact and stopping.is_accurate(controlled.values[:-1], errors):
+        analysis = analyse(sample, variance, known, rng, by_folds=problem.coefficient == "folds")
+        errors = np.sqrt(analysis.controlled.variances[:-1])
+        if not exact and stopping.is_accurate(analysis.controlled.values[:-1], errors):
             status = "converged"
             break
     if stopping.tolerance is not None and status == "budget reached":
@@ -102,97 +71,83 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
             NotConvergedWarning,
             stacklevel=2,
         )
-    method = type(estimator).__name__ + "".join(f" + {type(c).__name__}" for c in (controls if surrogates else ()))
-    return RowResult(controlled, uncontrolled, reduction[:-1], game.n_evaluations, sampler.n_units, status, method)
+    method = " + ".join(type(part).__name__ for part in (estimator, *controls))
+    return RowResult(analysis, game.n_evaluations, sampler.n_units, status, method)
 
 
-def _fit(problem: Problem, game: Game, controls: tuple[Surrogate, ...], budget: int) -> tuple[FittedSurrogate, ...]:
+def _start(
+    problem: Problem, x: FloatArray, label: str, controls: tuple[Surrogate, ...], budget: int
+) -> tuple[Game, KnownValues | None]:
+    """The game of the row, with its surrogates made (their evaluations counted) and what is known of them."""
+    at_x = problem.model(problem.imputer.to_inputs(x[None]), n_outputs=problem.base.n_outputs, where=f"{label} itself")[
+        0
+    ]
+    plain = Game(x, problem.imputer, problem.model, (), at_x[:, None], problem.memory_limit, label, n_evaluations=1)
+    if not controls:
+        return plain, None
+
     def evaluate(rows: FloatArray) -> FloatArray:
-        parts = [game.evaluate(rows[part])[:, :, 0] for part in game.slices(len(rows), rows.shape[1] * 6)]
+        parts = [plain.evaluate(rows[part])[:, :, 0] for part in plain.slices(len(rows), 6 * rows.shape[1])]
         return np.concatenate(parts)
 
     context = Context(
-        game.x,
-        game.at_x[:, 0],
-        problem.background,
-        evaluate,
-        budget,
-        problem.model,
-        problem.imputer,
-        problem.players,
-        problem.feature_names,
-        problem.cache,
+        x, at_x, problem.background, evaluate, budget, problem.model, problem.imputer, problem.players,
+        problem.feature_names, problem.cache,
+    )  # fmt: skip
+    surrogates: tuple[FittedSurrogate, ...] = tuple(control.fit(context) for control in controls)
+    at_x_all = np.stack([at_x, *(surrogate(x[None])[0] for surrogate in surrogates)], axis=1)
+    game = Game(
+        x, problem.imputer, problem.model, surrogates, at_x_all, problem.memory_limit, label, plain.n_evaluations
     )
-    return tuple(control.fit(context) for control in controls)
+    return game, KnownValues.stack([surrogate.known_values() for surrogate in surrogates])
 
 
-def _check_budget(problem: Problem, estimator: Estimator, controls: tuple[Surrogate, ...], budget: int) -> None:
-    """Refuse a budget that cannot give values with errors, before any model call."""
-    p = problem.players.n_players
-    fixed = 1 + sum(
-        c.cost(
-            problem.players,
-            problem.background,
-            budget,
-            source=problem.model.source,
-            correlated=problem.correlated,
-        )
-        for c in controls
-    )
+def _base_sample(
+    problem: Problem, game: Game, estimator: Estimator, budget: int, rng: np.random.Generator
+) -> BaseSample:
+    """Where v(0) comes from: the background, draws of the row's own, or (each unit draws it) nowhere."""
+    base = problem.base
+    if base.finite:
+        if not game.surrogates:
+            return base
+        values = np.concatenate([base.values, game.evaluate_surrogates(base.rows)], axis=2)
+        return BaseSample(base.rows, values, base.population)
+    if estimator.draws_base(finite=False):
+        return BaseSample(base.rows, np.zeros((1, *game.at_x.shape)), base.population)
+    rows = problem.imputer.sample(base_draws(problem, estimator, budget), rng)
+    return BaseSample(rows, game.evaluate(rows), base.population)
+
+
+def base_draws(problem: Problem, estimator: Estimator, budget: int) -> int:
+    """Evaluations spent on v(0): its error reaches every value divided by about the number of players."""
+    if problem.base.finite or estimator.draws_base(finite=False):
+        return 0
+    return max(FEWEST_BASE_DRAWS, budget // (problem.players.n_players + 1))
+
+
+def check_budget(problem: Problem, estimator: Estimator, controls: tuple[Surrogate, ...], budget: int) -> None:
+    """Refuse a budget that cannot give values with errors, before any model call for the row."""
+    p, finite = problem.players.n_players, problem.base.finite
+    unit_cost = estimator.unit_cost(p, finite=finite)
     units = estimator.fewest_units(p)
     if estimator.settles_draws:
-        units = len(problem.base.rows) if problem.base.finite else 2
-    needed = fixed + units * estimator.unit_cost(p, finite=problem.base.finite)
-    if budget < needed:
-        parts = f"1 for the row, {fixed - 1} for derivatives, " if fixed > 1 else "1 for the row, "
+        units = len(problem.base.rows) if finite else 2
+
+    def parts(of: int) -> tuple[int, int]:
+        settings = {"source": problem.model.source, "correlated": problem.correlated}
+        derivatives = sum(c.cost(problem.players, problem.background, of, **settings) for c in controls)
+        return derivatives, base_draws(problem, estimator, of)
+
+    needed = 0
+    while (wanted := 1 + sum(parts(needed)) + units * unit_cost) > needed:
+        needed = wanted
+    if 1 + sum(parts(budget)) + units * unit_cost > budget:
+        derivatives, base = parts(needed)
+        spent = ["1 for the row"]
+        spent += [f"{derivatives} for derivatives"] if derivatives else []
+        spent += [f"{base} for the base value"] if base else []
         raise BudgetTooSmallError(
             f"`budget` must be at least {needed} evaluations a row for {p} players with {type(estimator).__name__} "
-            f"({parts}{units} units of {estimator.unit_cost(p, finite=problem.base.finite)}); got {budget}.",
+            f"({', '.join(spent)}, {units} units of {unit_cost}); got {budget}.",
             needed,
         )
-
-
-def _analyse(
-    problem: Problem,
-    sampler: Sampler,
-    variance: Variance,
-    known: KnownValues | None,
-    rng: np.random.Generator,
-    fold_rng: np.random.Generator,
-) -> tuple[Estimate, Estimate, FloatArray]:
-    """Solve, covariance, control, closed sum."""
-    terms, strata = sampler.terms(), sampler.strata()
-    weights = strata.weights
-    estimates = terms.solve(weights[None])[0]
-    roots = Roots.zero(estimates.shape)
-    if sampler.n_units > 1:
-        roots = variance.roots(terms, strata, rng)
-    base_roots = _base_roots(problem, sampler, terms, weights)
-    roots = roots.join(base_roots)
-    total = sampler.game.at_x[:, 0]
-    plain = Estimate(estimates[..., 0], roots.rows[..., 0], roots.degrees_of_freedom()[..., 0])
-    closes = sampler.estimator.closes_sum
-    uncontrolled = close_sum(plain, total) if closes else plain
-    if known is None:
-        return uncontrolled, uncontrolled, np.zeros(plain.values.shape)
-    at_x, at_mean = sampler.game.at_x[:, 1:], sampler.at_base[..., 1:].mean(axis=0)
-    size = np.maximum(np.abs(at_x), np.maximum(np.abs(at_mean), np.abs(at_x - at_mean)))
-    if problem.coefficient == "folds":
-        adjusted, reduction = adjust_by_folds(terms, strata, known, base_roots, size, fold_rng)
-    else:
-        adjusted, reduction = adjust(estimates, roots, known, size)
-    return (close_sum(adjusted, total) if closes else adjusted), uncontrolled, reduction
-
-
-def _base_roots(problem: Problem, sampler: Sampler, terms: Terms, weights: FloatArray) -> Roots:
-    """Error of a shared estimate of v(0), common to all units, with its effect on every component."""
-    shape = (terms.solve(weights[None]).shape[1], *sampler.at_base.shape[1:])
-    rows = problem.base.base_rows(sampler.at_base)
-    if len(rows) == 0 or sampler.estimator.draws_base(finite=problem.base.finite):
-        return Roots.zero(shape)
-    slope = np.zeros(shape[0])
-    slope[-1] = 1.0
-    if isinstance(terms, LeastSquaresTerms):
-        slope = terms.base_slope(weights)
-    spread = slope[None, :, None, None] * rows[:, None]
-    return Roots(spread, np.zeros(len(rows), dtype=np.int64), np.array([len(rows) - 1.0]))

@@ -6,16 +6,23 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
+import numpy as np
+
 from controlshap._errors import InvalidArgumentError, MissingExtraError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+def check_jobs(n_jobs: Any) -> int:
+    """A number of workers."""
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0 or n_jobs < -1:
+        raise InvalidArgumentError(f"`n_jobs` must be a positive number, or -1 for all cores; got {n_jobs!r}.")
+    return int(n_jobs)
+
+
 def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int) -> Iterator[Result]:
     """`map` that keeps the order; one thread of BLAS in each worker, so that the bits agree."""
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0 or n_jobs < -1:
-        raise InvalidArgumentError(f"`n_jobs` must be a positive number, or -1 for all cores; got {n_jobs!r}.")
     if n_jobs == 1:
         with one_blas_thread():
             for item in items:

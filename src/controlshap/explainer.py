@@ -17,16 +17,16 @@ from controlshap._version import __version__
 from controlshap.adapters import as_model
 from controlshap.engine import RowResult, explain_row
 from controlshap.estimators import Enumeration
-from controlshap.execution import ordered_map
+from controlshap.execution import check_jobs, ordered_map
 from controlshap.explanation import Explanation
-from controlshap.inputs import Table, read_table
+from controlshap.inputs import FrameMaker, Table, read_table
 from controlshap.model import Model
 from controlshap.players import Groups, Players, resolve_players
 from controlshap.problem import BaseSample, Problem
 from controlshap.stopping import Stopping
 from controlshap.storage import decode, encode, read_folder, write_folder
 from controlshap.surrogates.d_matrices import DMatrices
-from controlshap.values.marginal import MarginalImputer
+from controlshap.values.marginal import Marginal, MarginalImputer
 
 DEFAULT_BUDGET = 10_000
 #: Largest number of evaluations a row may take when only a tolerance is given.
@@ -105,7 +105,7 @@ class Explainer:
         self._memory_limit = _at_least("memory_limit", memory_limit, 2**20, "bytes; the default is 256 MB")
         self._max_background = _at_least("max_background", max_background, 1, "rows")
         self._check_variance()
-        if not isinstance(features, str) or features != "independent":
+        if not isinstance(value_function, Marginal):
             _refuse_missing(table.rows, "background", names)
         self._imputer = value_function.bind(table.rows, self.players, names)
         self._model = _with_inputs(as_model(model), table)
@@ -119,7 +119,7 @@ class Explainer:
 
     @property
     def n_background_evaluations(self) -> int:
-        """Model evaluations spent once on the background (or on draws of the value function)."""
+        """Model evaluations spent once on the background (one, with draws from a distribution)."""
         return 0 if self._problem is None else len(self._problem.base.rows)
 
     def __call__(
@@ -148,6 +148,7 @@ class Explainer:
         entropy = resolve_entropy(rng)
         rows = self._check_rows(X)
         stopping = _check_stopping(budget, tolerance)
+        n_jobs = check_jobs(n_jobs)
         problem = self._assemble()
         task = partial(_explain_numbered, problem, entropy, stopping)
         results = list(ordered_map(task, list(enumerate(rows)), n_jobs))
@@ -203,8 +204,7 @@ class Explainer:
         elif finite:
             rows = background
         else:
-            n_draws = int(np.clip(len(background), 100, self._max_background))
-            rows = imputer.sample(n_draws, stream(EXPLAINER_ENTROPY, Purpose.BASE))
+            rows = imputer.center[None]  # tells the outputs; v(0) is estimated with each row
         predictions: list[FloatArray] = []
         step = max(1, self._memory_limit // (8 * 6 * rows.shape[1]))
         for start in range(0, len(rows), step):
@@ -212,7 +212,8 @@ class Explainer:
             n_outputs = predictions[0].shape[1] if predictions else None
             where = f"background rows {start} to {start + len(inputs) - 1}"
             predictions.append(self._model(inputs, n_outputs=n_outputs, where=where))
-        base = BaseSample(rows, np.concatenate(predictions), len(background) if finite else np.inf, finite)
+        population = len(background) if finite else np.inf
+        base = BaseSample(rows, np.concatenate(predictions)[:, :, None], population)
         self._problem = Problem(
             self._model, background, base, imputer, self.players, self.column_names, self._estimator,
             self._controls, self._variance, self._coefficient, self._memory_limit, self._cache,
@@ -220,22 +221,22 @@ class Explainer:
         return self._problem
 
     def _collect(self, results: list[RowResult], rows: FloatArray, entropy: int, stopping: Stopping) -> Explanation:
-        single = results[0].controlled.values.shape[1] == 1
+        single = results[0].analysis.controlled.values.shape[1] == 1
 
         def stack(parts: list[FloatArray]) -> FloatArray:
             array = np.stack(parts)
             return array[..., 0] if single else array
 
-        covariance = np.stack([r.controlled.covariances[:, :-1, :-1] for r in results])
+        covariance = np.stack([r.analysis.controlled.covariances[:, :-1, :-1] for r in results])
         return Explanation(
-            values=stack([r.controlled.values[:-1] for r in results]),
-            standard_errors=stack([np.sqrt(r.controlled.variances[:-1]) for r in results]),
-            base_values=stack([r.controlled.values[-1] for r in results]),
-            base_standard_errors=stack([np.sqrt(r.controlled.variances[-1]) for r in results]),
-            uncontrolled_values=stack([r.uncontrolled.values[:-1] for r in results]),
-            uncontrolled_standard_errors=stack([np.sqrt(r.uncontrolled.variances[:-1]) for r in results]),
-            variance_reduction=stack([r.variance_reduction for r in results]),
-            degrees_of_freedom=stack([r.controlled.dof[:-1] for r in results]),
+            values=stack([r.analysis.controlled.values[:-1] for r in results]),
+            standard_errors=stack([np.sqrt(r.analysis.controlled.variances[:-1]) for r in results]),
+            base_values=stack([r.analysis.controlled.values[-1] for r in results]),
+            base_standard_errors=stack([np.sqrt(r.analysis.controlled.variances[-1]) for r in results]),
+            uncontrolled_values=stack([r.analysis.uncontrolled.values[:-1] for r in results]),
+            uncontrolled_standard_errors=stack([np.sqrt(r.analysis.uncontrolled.variances[:-1]) for r in results]),
+            variance_reduction=stack([r.analysis.variance_reduction[:-1] for r in results]),
+            degrees_of_freedom=stack([r.analysis.controlled.dof[:-1] for r in results]),
             covariance=covariance[:, 0] if single else covariance,
             n_evaluations=np.array([r.n_evaluations for r in results], dtype=np.int64),
             status=np.array([r.status for r in results]),
@@ -264,6 +265,7 @@ class Explainer:
         arrays: dict[str, Any] = {"background": self._table.rows, "owner": self.players.owner}
         header: dict[str, Any] = {
             "column_names": list(self._table.names) if self._table.names else None,
+            "frame": self._table.restore.kind if isinstance(self._table.restore, FrameMaker) else None,
             "player_names": list(self.players.names),
             "settings": {name: encode(value, arrays, name) for name, value in self._settings.items()},
         }
@@ -277,16 +279,19 @@ class Explainer:
     def load(cls, path: str | Path, model: Any) -> Explainer:
         """Read what `save` wrote; the model is given again."""
         header, arrays = read_folder(Path(path), "explainer")
-        settings = {name: decode(value, arrays) for name, value in header["settings"].items()}
-        background, names, owner = arrays["background"], header["column_names"], arrays["owner"]
-        groups = {
-            name: [int(c) for c in np.flatnonzero(owner == j)]
-            for j, name in enumerate(header["player_names"])
-            if (owner == j).sum() > 1
-        }
-        explainer = cls(model, _frame(background, names), groups=groups or None, **settings)
-        if "d_matrices" in arrays:
-            explainer._cache["d_matrices"] = DMatrices(arrays["d_matrices"], int(header["d_permutations"]))
+        try:
+            settings = {name: decode(value, arrays) for name, value in header["settings"].items()}
+            rows, owner = arrays["background"], arrays["owner"]
+            groups = {name: np.flatnonzero(owner == j).tolist() for j, name in enumerate(header["player_names"])}
+            names, kind = header["column_names"], header["frame"]
+            matrices = arrays.get("d_matrices")
+            cache = {} if matrices is None else {"d_matrices": DMatrices(matrices, int(header["d_permutations"]))}
+        except KeyError as error:
+            raise InvalidArgumentError(
+                f"`path`: the explainer in {str(path)!r} lacks {error}; it is damaged."
+            ) from error
+        explainer = cls(model, FrameMaker(kind, tuple(names))(rows) if kind else rows, groups=groups, **settings)
+        explainer._cache.update(cache)
         return explainer
 
 
@@ -301,28 +306,21 @@ def _with_inputs(model: Model, table: Table) -> Model:
     return Model(model.predict, model.source, table.restore, model.output_names)
 
 
-def _frame(rows: FloatArray, names: list[str] | None) -> Any:
-    if names is None:
-        return rows
-    import pandas
-
-    return pandas.DataFrame(rows, columns=names)
-
-
 def _check_stopping(budget: int | None, tolerance: float | None) -> Stopping:
     if budget is None:
         budget = DEFAULT_BUDGET if tolerance is None else TOLERANCE_BUDGET
     budget = _at_least("budget", budget, 1, "model evaluations a row")
-    if tolerance is not None and not tolerance > 0:
+    if tolerance is not None and (not isinstance(tolerance, (int, float, np.number)) or not tolerance > 0):
         raise InvalidArgumentError(
-            f"`tolerance` must be positive, a share of the spread of the values; got {tolerance}. Use for example 0.01."
+            f"`tolerance` must be positive, a share of the spread of the values; got {tolerance!r}. "
+            "Use for example 0.01."
         )
     return Stopping(budget, tolerance)
 
 
 def _at_least(name: str, value: Any, least: int, unit: str) -> int:
-    whole = isinstance(value, (int, np.integer, float)) and not isinstance(value, bool) and value == int(value)
-    if not whole or value < least:
+    number = isinstance(value, (int, np.integer, float)) and not isinstance(value, bool)
+    if not number or not np.isfinite(value) or value != int(value) or value < least:
         raise InvalidArgumentError(f"`{name}` must be a whole number of at least {least} ({unit}); got {value!r}.")
     return int(value)
 

@@ -57,13 +57,18 @@ def _read_frame(frame: Any, argument: str) -> Table:
         ) from error
     native = nw.from_native(frame, eager_only=True)
     names = tuple(str(name) for name in native.columns)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidArgumentError(
+            f"`{argument}`: column names must be unique, but {twice[:8]} stand for several columns. Rename them."
+        )
     textual = [n for n, t in zip(names, native.schema.values(), strict=True) if not (t.is_numeric() or t == nw.Boolean)]
     if textual:
         raise InvalidArgumentError(
             f"`{argument}`: the columns {textual[:8]} are not numeric. Encode them first (one-hot columns can be "
             "named together in `groups`)."
         )
-    rows = np.column_stack([native[name].to_numpy().astype(float) for name in native.columns])
+    rows = np.column_stack([native.get_column(name).to_numpy().astype(float) for name in native.columns])
     return Table(_checked(rows, argument), names, FrameMaker(native.implementation.name.lower(), tuple(native.columns)))
 
 

@@ -40,7 +40,8 @@ class Model:
     def __call__(self, rows: FloatArray, *, n_outputs: int | None, where: str) -> FloatArray:
         """Predictions `(n, outputs)`; `where` says in an error which rows these were."""
         try:
-            raw = self.predict(self.to_inputs(rows))
+            # A copy: the model may write to its input, and these rows are used again.
+            raw = self.predict(self.to_inputs(rows.copy()))
         except Exception as error:
             error.add_note(f"controlshap: the model raised this on {where} ({len(rows)} rows).")
             raise
@@ -50,7 +51,10 @@ class Model:
 def check_outputs(raw: Any, n_rows: int, n_outputs: int | None, where: str) -> FloatArray:
     """One finite number per row and output, or an error that says what came instead."""
     try:
-        outputs = np.asarray(raw, dtype=float)
+        outputs = np.asarray(raw)
+        if outputs.dtype.kind in "US":  # labels, even where they read like numbers
+            raise TypeError("text")
+        outputs = outputs.astype(float, copy=False)
     except (TypeError, ValueError) as error:
         raise ModelOutputError(
             f"The model must return numbers; on {where} it returned {type(raw).__name__} that cannot be read as "

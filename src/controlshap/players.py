@@ -84,12 +84,16 @@ def resolve_players(groups: Groups, feature_names: Sequence[str]) -> Players:
     n_columns = len(feature_names)
     if groups is None:
         return Players(np.arange(n_columns), tuple(feature_names))
+    if not isinstance(groups, (Mapping, Sequence)):
+        raise InvalidArgumentError(
+            f"`groups` must be a dict of lists of columns, or a list of such lists; got {type(groups).__name__}."
+        )
     named = list(groups.items()) if isinstance(groups, Mapping) else [(None, g) for g in groups]
     position = {name: i for i, name in enumerate(feature_names)}
     group_of: dict[int, int] = {}
     for number, (name, members) in enumerate(named):
         label = f"group {name!r}" if name is not None else f"group {number}"
-        if isinstance(members, (str, int)) or len(members) == 0:
+        if isinstance(members, str) or not hasattr(members, "__len__") or len(members) == 0:
             raise InvalidArgumentError(
                 f"`groups`: {label} must be a non-empty list of columns; got {members!r}. "
                 "Leave single columns out: they are players of their own."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,48 +19,60 @@ from controlshap.variance.protocol import Variance
 
 @dataclass(frozen=True)
 class BaseSample:
-    """Rows on which v(0) is known or estimated, shared by all explained rows.
+    """Rows whose mean prediction is v(0), or estimates it.
 
     Attributes
     ----------
     rows : ndarray of shape (n, columns)
-        A finite background, the part of it that was afforded, or draws from the distribution.
-    predictions : ndarray of shape (n, outputs)
-        The model there.
+        A finite background, or the part of it that was afforded (shared by all explained rows); or draws from the
+        distribution (one set for each explained row).
+    values : ndarray of shape (n, outputs, functions)
+        The model there, and the surrogates where there are any.
     population : float
         Number of rows there are; infinite for a distribution.
-    finite : bool
-        Whether units draw from these rows.
     """
 
     rows: FloatArray
-    predictions: FloatArray
+    values: FloatArray
     population: float
-    finite: bool
+
+    @property
+    def finite(self) -> bool:
+        """Whether units draw from these rows."""
+        return not math.isinf(self.population)
 
     @property
     def is_exact(self) -> bool:
         """Whether the mean over these rows is v(0) itself."""
-        return self.finite and len(self.rows) >= self.population
+        return len(self.rows) >= self.population
 
     @property
     def n_outputs(self) -> int:
         """Outputs of the model."""
-        return int(self.predictions.shape[1])
+        return int(self.values.shape[1])
 
-    def base_rows(self, values: FloatArray) -> FloatArray:
-        """Root `(n, outputs, functions)` of the covariance of the mean of `values` on these rows."""
-        n = len(values)
+    @property
+    def mean(self) -> FloatArray:
+        """The estimate of v(0), shape (outputs, functions)."""
+        mean: FloatArray = self.values.mean(axis=0)
+        return mean
+
+    def root_rows(self) -> FloatArray:
+        """Root `(n, outputs, functions)` of the covariance of the mean."""
+        n = len(self.values)
         if self.is_exact or n < 2:
-            return np.zeros((0, *values.shape[1:]))
-        share = n / self.population if self.finite else 0.0
-        result: FloatArray = (values - values.mean(axis=0)) * np.sqrt((1.0 - share) / (n * (n - 1)))
+            return np.zeros((0, *self.values.shape[1:]))
+        result: FloatArray = (self.values - self.mean) * np.sqrt((1.0 - n / self.population) / (n * (n - 1)))
         return result
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The assembled parts. `estimator` and `controls` are None where they are chosen by budget ("auto")."""
+    """The assembled parts.
+
+    `base` has the model alone; with draws from a distribution it holds one evaluation, which tells the outputs.
+    `estimator` and `controls` are None where they are chosen by budget ("auto").
+    """
 
     model: Model
     background: FloatArray

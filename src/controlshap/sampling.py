@@ -28,7 +28,6 @@ class Sampler:
     game: Game
     estimator: Estimator
     base: BaseSample
-    at_base: FloatArray  # (n, outputs, functions): all functions on the base rows
     entropy: int
     row: int
     independent_units: bool
@@ -38,7 +37,7 @@ class Sampler:
 
     def __post_init__(self) -> None:
         rng = stream(self.entropy, Purpose.VISITS, self.row)
-        n_rows = len(self.base.rows)
+        n_rows = len(self.base.rows) if self.base.finite else 1
         circle = rng.permutation(n_rows)
         self._blocks = circle[block_rows(n_rows, self.estimator.n_draws)]
         self._visit_entropy = int(rng.integers(0, 2**62))
@@ -78,14 +77,14 @@ class Sampler:
             self.n_units = stop
 
     def _draws(self, visits: IntArray, first: int, last: int, inside: slice) -> UnitDraws:
-        at_mean = self.at_base.mean(axis=0)
+        at_mean = self.base.mean
         imputer, n_draws = self.game.imputer, self.estimator.n_draws
         spare = None
         if self.base.finite:
             if self.estimator.needs_spare_draws:
                 spare = self._fresh(first, last)[inside]
             index = self._blocks[visits[first * CHUNK + inside.start : first * CHUNK + inside.stop]]
-            return UnitDraws(self.base.rows[index], self.at_base[index], spare, at_mean)
+            return UnitDraws(self.base.rows[index], self.base.values[index], spare, at_mean)
         n_sets = 2 if self.estimator.needs_spare_draws else 1
         sets = []
         for k in range(first, last):

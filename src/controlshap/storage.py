@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,12 @@ def read_folder(folder: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]
         header = json.loads(header_file.read_text())
         with np.load(array_file, allow_pickle=False) as file:
             arrays = dict(file)
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError, KeyError) as error:
+    except (ValueError, OSError, zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
         raise InvalidArgumentError(f"`path`: the {kind} in {str(folder)!r} is damaged ({error}).") from error
-    if header.get("schema") != SCHEMA:
+    schema = header.get("schema") if isinstance(header, dict) else None
+    if schema != SCHEMA:
         raise InvalidArgumentError(
-            f"`path`: the {kind} in {str(folder)!r} has schema {header.get('schema')}; this version reads {SCHEMA}. "
+            f"`path`: the {kind} in {str(folder)!r} has schema {schema}; this version reads {SCHEMA}. "
             "Load it with the version that wrote it."
         )
     return header, arrays
@@ -98,6 +100,8 @@ def load(path: str | Path) -> Explanation:
 
 def encode(value: Any, arrays: dict[str, Any], name: str) -> Any:
     """A setting as JSON; arrays go to `arrays`. Objects of the user's own have no such form."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     if isinstance(value, np.ndarray):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
 
 from controlshap._types import FloatArray
 
@@ -30,22 +33,30 @@ class TorchPredict:
         """Evaluate rows `(n, columns)`."""
         import torch
 
-        was_training = self.module.training
-        self.module.eval()
-        try:
-            with torch.no_grad():
-                outputs = self.module(as_tensor(self.module, rows))
-            array: FloatArray = outputs.detach().to("cpu", torch.float64).numpy()
-            return array
-        finally:
-            self.module.train(was_training)
+        with evaluation_mode(self.module), torch.no_grad():
+            outputs = self.module(as_tensor(self.module, rows))
+        array: FloatArray = outputs.detach().to("cpu", torch.float64).numpy()
+        return array
 
 
-def as_tensor(module: Any, rows: FloatArray) -> Any:
-    """Rows on the device and in the type of the module's first floating-point parameter."""
+@contextmanager
+def evaluation_mode(module: Any) -> Iterator[None]:
+    """Evaluation mode, then the mode that each submodule had (some may be frozen)."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, was_training in modes:
+            part.training = was_training
+
+
+def as_tensor(module: Any, rows: Any) -> Any:
+    """Rows (an array, or a frame) on the device and in the type of the module's first floating-point parameter."""
     import torch
 
+    tensor = torch.as_tensor(np.asarray(rows))
     for parameter in module.parameters():
         if parameter.is_floating_point():
-            return torch.as_tensor(rows).to(parameter.device, parameter.dtype)
-    return torch.as_tensor(rows).to(torch.get_default_dtype())
+            return tensor.to(parameter.device, parameter.dtype)
+    return tensor.to(torch.get_default_dtype())

@@ -11,7 +11,7 @@ from typing import Any, final
 
 import numpy as np
 
-from controlshap.adapters.torch_module import as_tensor
+from controlshap.adapters.torch_module import as_tensor, evaluation_mode
 from controlshap.derivatives.protocol import Derivatives, Point, checked_shape
 from controlshap.players import Players
 
@@ -38,9 +38,7 @@ class Autograd:
         def outputs(row: Any) -> Any:
             return functional_call(self.module, state, (row[None],)).reshape(-1)
 
-        was_training = self.module.training
-        self.module.eval()
-        try:
+        with evaluation_mode(self.module):
             row = as_tensor(self.module, point.x[None])[0]
             o, c = len(point.at_x), len(point.x)
 
@@ -52,5 +50,3 @@ class Autograd:
                 return Derivatives(gradient, None)
             second_order = checked_shape("the module's Hessian", to_array(hessian(outputs)(row)), o, (c, c))
             return Derivatives(gradient, second_order)
-        finally:
-            self.module.train(was_training)

@@ -57,39 +57,42 @@ class FiniteDifferences:
     cross: bool | str = "auto"
 
     def __post_init__(self) -> None:
-        if not self.step > 0:
-            raise InvalidArgumentError(f"`step` must be positive, in standard deviations; got {self.step}.")
+        if not isinstance(self.step, (int, float, np.number)) or not 0 < self.step < np.inf:
+            raise InvalidArgumentError(
+                f"`step` must be a positive number of standard deviations; got {self.step!r}. The default is 1.0."
+            )
         if self.cross not in ("auto", True, False):
             raise InvalidArgumentError(f"`cross` must be 'auto', True or False; got {self.cross!r}.")
 
     def cost(self, background: FloatArray, players: Players, budget: int, *, second: bool) -> int:
         """Evaluations for the most moves that any row can need."""
-        blocks = one_hot_players(players, background)
-        in_block = {int(c) for j in blocks for c in players.columns[j]}
-        n_first = sum(len(players.columns[j]) - 1 for j in blocks) + sum(
-            2 if len(np.unique(background[:, c])) > 2 else 1 for c in range(background.shape[1]) if c not in in_block
-        )
+        moves = self._most_moves(background, players)
+        n_first = sum(2 if move.central else 1 for move in moves)
         if not second:
             return n_first
-        moves = self._moves(background[0], background, players)
-        n_cross = sum(_cross_cost(a, b) for a, b in combinations(moves, 2) if a.block != b.block)
+        n_cross = _cross_costs(moves)
         return n_first + (n_cross if self._takes_cross(n_cross, budget) else 0)
+
+    def _most_moves(self, background: FloatArray, players: Players) -> list[_Move]:
+        """The moves of a row that differs from every constant column too."""
+        constant = (background == background[0]).all(axis=0)
+        for player in one_hot_players(players, background):
+            constant[players.columns[player]] = False
+        return self._moves(background[0] + constant, background, players)
 
     def _takes_cross(self, n_cross: int, budget: int) -> bool:
         return self.cross is True or (self.cross == "auto" and n_cross <= SECOND_SHARE * budget)
 
     def _moves(self, x: FloatArray, background: FloatArray, players: Players) -> list[_Move]:
         moves = []
-        blocks = {
-            j: players.columns[j]
-            for j in one_hot_players(players, background)
-            if sorted(x[players.columns[j]]) == [0.0] * (len(players.columns[j]) - 1) + [1.0]
-        }
+        blocks = {j: players.columns[j] for j in one_hot_players(players, background)}
         for column in range(len(x)):
             player = int(players.owner[column])
             if player in blocks:
-                present = int(blocks[player][x[blocks[player]].argmax()])
-                if column != present:
+                block = blocks[player]
+                present = int(block[x[block].argmax()])
+                # An x without a level (an unknown category) has no valid neighbours: no slope.
+                if column != present and sorted(x[block]) == [0.0] * (len(block) - 1) + [1.0]:
                     moves.append(_Move(column, 1.0, player, present, central=False))
                 continue
             levels = np.unique(background[:, column])
@@ -110,7 +113,7 @@ class FiniteDifferences:
         x, at_x = point.x, point.at_x
         moves = self._moves(x, point.background, point.players)
         pairs = [(a, b) for a, b in combinations(range(len(moves)), 2) if moves[a].block != moves[b].block]
-        n_cross = sum(_cross_cost(moves[a], moves[b]) for a, b in pairs)
+        n_cross = _cross_costs(self._most_moves(point.background, point.players))
         takes_cross = second and self._takes_cross(n_cross, point.budget)
         if second and not takes_cross and self.cross == "auto":
             warnings.warn(
@@ -163,6 +166,10 @@ _Values = dict[tuple[tuple[_Move, int], ...], FloatArray]
 
 def _cross_cost(a: _Move, b: _Move) -> int:
     return 2 if a.central or b.central else 1
+
+
+def _cross_costs(moves: list[_Move]) -> int:
+    return sum(_cross_cost(a, b) for a, b in combinations(moves, 2) if a.block != b.block)
 
 
 def _cross_points(a: _Move, b: _Move) -> list[tuple[tuple[_Move, int], ...]]:

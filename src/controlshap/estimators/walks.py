@@ -103,5 +103,5 @@ def gather_means(parts: Sequence[MeanTerms]) -> MeanTerms:
 
 def check_draws(n_draws: int) -> None:
     """At least one draw."""
-    if isinstance(n_draws, bool) or n_draws != int(n_draws) or n_draws < 1:
+    if isinstance(n_draws, bool) or not isinstance(n_draws, (int, np.integer)) or n_draws < 1:
         raise InvalidArgumentError(f"`n_draws` must be a whole number of at least 1; got {n_draws!r}.")

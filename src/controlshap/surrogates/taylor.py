@@ -49,9 +49,17 @@ class Taylor:
             raise InvalidArgumentError("Give `derivatives` or `gradient`, not both.")
         if self.hessian is not None and self.gradient is None:
             raise InvalidArgumentError("`hessian` needs `gradient` beside it.")
-        if self.n_permutations < 8:
+        for name, value in (("gradient", self.gradient), ("hessian", self.hessian)):
+            if value is not None and not callable(value):
+                raise InvalidArgumentError(f"`{name}` must be a function of one row; got {type(value).__name__}.")
+        if isinstance(self.derivatives, type) or not (self.derivatives is None or hasattr(self.derivatives, "at")):
             raise InvalidArgumentError(
-                f"`n_permutations` must be at least 8; got {self.n_permutations}. The default is 2000."
+                f"`derivatives` must be an object such as FiniteDifferences(); got {self.derivatives!r}."
+            )
+        if not isinstance(self.n_permutations, (int, np.integer)) or self.n_permutations < 8:
+            raise InvalidArgumentError(
+                f"`n_permutations` must be a whole number of at least 8; got {self.n_permutations!r}. "
+                "The default is 2000."
             )
 
     def source(self, model: Any) -> DerivativeSource:

@@ -69,7 +69,7 @@ def condition(
         warnings.warn(
             f"The covariance of the features is singular or nearly so (smallest eigenvalue of the correlation "
             f"{smallest:.2g}, limit {min_eigenvalue:.2g}), because of the columns {listed}. It was mixed with "
-            f"{mixed:.2g} times the identity. Group one-hot columns, drop duplicated ones, or set "
+            f"{mixed:.2g} times the identity. Drop duplicated columns or one level of a one-hot block, or set "
             "GaussianConditional(min_eigenvalue=...).",
             SingularCovarianceWarning,
             stacklevel=2,

@@ -56,9 +56,9 @@ class GaussianConditional:
             raise InvalidArgumentError(f"`draws` must be 'gaussian' or 'background'; got {self.draws!r}.")
         if self.binary not in ("linear", "threshold"):
             raise InvalidArgumentError(f"`binary` must be 'linear' or 'threshold'; got {self.binary!r}.")
-        if not 0 < self.min_eigenvalue < 1:
+        if not isinstance(self.min_eigenvalue, (int, float, np.number)) or not 0 < self.min_eigenvalue < 1:
             raise InvalidArgumentError(
-                f"`min_eigenvalue` must lie between 0 and 1; got {self.min_eigenvalue}. The default is 1e-4."
+                f"`min_eigenvalue` must lie between 0 and 1; got {self.min_eigenvalue!r}. The default is 1e-4."
             )
 
     def bind(self, background: FloatArray, players: Players, feature_names: tuple[str, ...]) -> GaussianImputer:

@@ -26,9 +26,9 @@ class Bootstrap:
     n_resamples: int = 200
 
     def __post_init__(self) -> None:
-        if self.n_resamples < 10:
+        if not isinstance(self.n_resamples, (int, np.integer)) or self.n_resamples < 10:
             raise InvalidArgumentError(
-                f"`n_resamples` must be at least 10; got {self.n_resamples}. The paper uses 200."
+                f"`n_resamples` must be a whole number of at least 10; got {self.n_resamples!r}. The paper uses 200."
             )
 
     @property

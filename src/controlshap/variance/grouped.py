@@ -34,8 +34,10 @@ class Grouped:
     n_groups: int = 20
 
     def __post_init__(self) -> None:
-        if self.n_groups < 3:
-            raise InvalidArgumentError(f"`n_groups` must be at least 3; got {self.n_groups}. The paper uses 20.")
+        if not isinstance(self.n_groups, (int, np.integer)) or self.n_groups < 3:
+            raise InvalidArgumentError(
+                f"`n_groups` must be a whole number of at least 3; got {self.n_groups!r}. The paper uses 20."
+            )
 
     @property
     def needs_independent_units(self) -> bool:

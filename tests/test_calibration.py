@@ -1,0 +1,179 @@
+"""Unbiased values, calibrated errors and covering intervals, in every combination, with replications of one row.
+
+Each row of X has its own stream, so 400 copies of a row are 400 independent replications. Tolerances are derived:
+|z| of the mean against a normal quantile at a family-wise level of 1e-4, the ratio of variances against its own
+standard error, coverage by a binomial test. Truth is by enumeration (independent) or the textbook conditional
+moments of a quadratic (correlated).
+"""
+
+import warnings
+from functools import cache
+
+import numpy as np
+import pytest
+from conftest import make_data
+from scipy.stats import binomtest, norm
+
+import controlshap as cs
+from controlshap.testing import gaussian_quadratic_game, marginal_game, shapley_by_definition
+
+N = 400
+DATA = make_data(n_rows=30)
+RNG = np.random.default_rng(5)
+SLOPE, BEND = RNG.normal(size=(2, 7)), 0.25 * RNG.normal(size=(2, 7, 7))
+
+
+def quadratic2(rows):
+    return rows @ SLOPE.T + np.einsum("ni,oij,nj->no", rows, BEND, rows)
+
+
+@cache
+def explainer_and_truth(features, estimator, control, variance, coefficient="units"):
+    model = DATA.model2 if features == "independent" else quadratic2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cs.ControlShapWarning)
+        explainer = cs.Explainer(
+            model, DATA.background, features=features, estimator=estimator, control=control, variance=variance,
+            groups=DATA.groups, coefficient=coefficient,
+        )  # fmt: skip
+    if features == "independent":
+        game = marginal_game(model, DATA.x, DATA.background, DATA.columns)
+    else:
+        moments = explainer._imputer.moments
+        covariance = moments.correlation * np.outer(moments.scale, moments.scale)
+        game = gaussian_quadratic_game(SLOPE, BEND, DATA.x, moments.mean, covariance, DATA.columns)
+    return explainer, shapley_by_definition(game, len(DATA.columns))
+
+
+def replicate(settings, budget, seed, n=N):
+    explainer, truth = explainer_and_truth(*settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cs.ControlShapWarning)
+        return explainer(np.tile(DATA.x, (n, 1)), budget=budget, rng=seed), truth
+
+
+def check(explanation, truth, *, coverage=True):
+    values, errors = explanation.values, explanation.standard_errors
+    n, n_values = len(values), truth.size
+    observed = values.std(axis=0, ddof=1)
+    z = (values.mean(axis=0) - truth) / (observed / np.sqrt(n))
+    limit = norm.isf(1e-4 / (2 * n_values))
+    assert np.abs(z).max() < limit, f"biased: |z| = {np.abs(z).max():.2f}"
+    variance = errors**2
+    ratio = variance.mean(axis=0) / observed**2
+    kurtosis = ((values - values.mean(axis=0)) ** 4).mean(axis=0) / observed**4
+    noise = np.sqrt((kurtosis - 1) / n + (variance.std(axis=0) / variance.mean(axis=0)) ** 2 / n)
+    assert (np.abs(np.log(ratio)) < limit * noise).all(), f"variance ratio {ratio.round(2).tolist()}"
+    if coverage:
+        low, high = explanation.confidence_interval(0.95)
+        inside = ((low <= truth) & (truth <= high)).mean(axis=(1, 2))  # share of a replication's values
+        # replications are independent, values of one are not: test the mean share by its own standard error
+        z = (inside.mean() - 0.95) / (inside.std(ddof=1) / np.sqrt(n))
+        assert abs(z) < 3.9 or 0.93 <= inside.mean() <= 0.97, f"coverage {inside.mean():.3f}"
+
+
+CELLS = [
+    (features, estimator, control, variance, budget)
+    for features in ("independent", "correlated")
+    for estimator, variances in (
+        ("permutation", ("analytic", "bootstrap")),
+        ("kernel", ("least_squares", "bootstrap")),
+        (cs.Kernel(n_draws=4), ("least_squares",)),
+        ("per_feature", ("analytic",)),
+    )
+    for variance in variances
+    for control in ("none", "taylor")
+    for budget in (300,)
+]
+
+
+@pytest.mark.parametrize(("features", "estimator", "control", "variance", "budget"), CELLS, ids=str)
+def test_values_are_unbiased_and_errors_calibrated(features, estimator, control, variance, budget, global_seed):
+    explanation, truth = replicate((features, estimator, control, variance), budget, global_seed)
+    check(explanation, truth)
+
+
+@pytest.mark.parametrize("budget", [60, 110, 170, 200, 240, 900])
+@pytest.mark.parametrize("control", ["none", "taylor"])
+def test_walks_are_calibrated_at_every_share_of_a_pass(budget, control, global_seed):
+    # 30 background rows and 6 evaluations a pair: from a third of a pass to five passes
+    explanation, truth = replicate(("independent", "permutation", control, "analytic"), budget, global_seed, n=800)
+    check(explanation, truth)
+
+
+@pytest.mark.parametrize("estimator", ["permutation", "kernel"])
+@pytest.mark.parametrize("features", ["independent", "correlated"])
+def test_the_coefficient_from_other_folds_is_calibrated(features, estimator, global_seed):
+    explanation, truth = replicate((features, estimator, "taylor", "auto", "folds"), 300, global_seed)
+    check(explanation, truth)
+
+
+@pytest.mark.parametrize("estimator", ["permutation", "kernel"])
+@pytest.mark.parametrize("control", ["none", "taylor"])
+def test_grouped_errors_are_calibrated_where_groups_are_large(estimator, control, global_seed):
+    settings = ("correlated", estimator, control, cs.Grouped(12))
+    explanation, truth = replicate(settings, 1200 if estimator == "kernel" else 700, global_seed, n=300)
+    check(explanation, truth)
+
+
+def test_the_papers_least_squares_formula_misses_the_choice_of_coalitions(global_seed):
+    # As PUBLISHED says: it sees the noise of the draws only. Shown, not hidden.
+    settings = ("correlated", cs.Kernel(n_draws=10), "none", cs.LeastSquares(paper=True))
+    explanation, truth = replicate(settings, 2000, global_seed)
+    ratio = (explanation.standard_errors**2).mean(axis=0) / explanation.values.var(axis=0, ddof=1)
+    assert ratio.min() < 0.9
+    honest, _ = replicate(("correlated", cs.Kernel(n_draws=10), "none", "least_squares"), 2000, global_seed)
+    check(honest, truth)
+
+
+def test_a_biased_estimator_is_caught(global_seed):
+    # Canary: a shift of 0.4 standard errors must fail the very check that the estimators pass.
+    explanation, truth = replicate(("independent", "kernel", "none", "least_squares"), 300, global_seed)
+    shifted = truth + 0.4 * explanation.standard_errors.mean(axis=0)
+    with pytest.raises(AssertionError, match="biased"):
+        check(explanation, shifted)
+
+
+def test_errors_that_are_too_small_are_caught(global_seed):
+    explanation, truth = replicate(("independent", "kernel", "none", "least_squares"), 300, global_seed)
+    object.__setattr__(explanation, "standard_errors", 0.8 * explanation.standard_errors)
+    with pytest.raises(AssertionError, match="variance ratio"):
+        check(explanation, truth)
+
+
+@pytest.mark.parametrize("features", ["independent", "correlated"])
+def test_base_values_are_unbiased_with_calibrated_errors(features, global_seed):
+    explanation, _ = replicate((features, "permutation", "taylor", "analytic"), 300, global_seed)
+    if features == "independent":
+        assert (explanation.base_standard_errors == 0).all()
+        return
+    explainer, _ = explainer_and_truth(features, "permutation", "taylor", "analytic")
+    moments = explainer._imputer.moments
+    covariance = moments.correlation * np.outer(moments.scale, moments.scale)
+    game = gaussian_quadratic_game(SLOPE, BEND, DATA.x, moments.mean, covariance, DATA.columns)
+    z = (explanation.base_values - game(frozenset())) / explanation.base_standard_errors
+    assert abs(z.mean() * np.sqrt(N)) < 4.5
+    inside = int((np.abs(z[:, 0]) < norm.isf(0.025)).sum())
+    assert binomtest(inside, N, 0.95).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("estimator", ["permutation", "kernel"])
+def test_the_anticipated_reduction_is_the_observed_one(estimator, global_seed):
+    explanation, _ = replicate(("correlated", estimator, "taylor", "auto"), 600, global_seed)
+    observed = 1 - explanation.values.var(axis=0) / explanation.uncontrolled_values.var(axis=0)
+    anticipated = explanation.variance_reduction.mean(axis=0)
+    # the observed share has a standard error of about 2 (1 - rho^2) rho / sqrt(n) < 0.04; closing the sum helps both
+    assert np.abs(observed - anticipated).max() < 0.2
+    assert np.abs(np.median(observed - anticipated)) < 0.1
+
+
+def test_a_useless_control_does_not_hurt(global_seed):
+    noise = np.random.default_rng(0).normal(size=(2, 7))
+    useless = cs.Taylor(gradient=lambda row: noise * 1e3)
+    plain, _ = replicate(("correlated", "permutation", "none", "auto"), 150, global_seed)
+    settings = ("correlated", "permutation", useless, "auto")
+    explanation, truth = replicate(settings, 150, global_seed)
+    check(explanation, truth)
+    ratio = explanation.values.var(axis=0) / plain.values.var(axis=0)
+    # an F(400, 400) ratio stays below 1.45 with probability 1 - 1e-4
+    assert ratio.max() < 1.45
