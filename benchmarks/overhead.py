@@ -29,8 +29,7 @@ from controlshap.surrogates.d_matrices import d_matrices
 
 RESULTS = Path(__file__).resolve().parent / "results" / "overhead.md"
 N_COALITIONS, N_DRAWS = 1000, 10
-#: 500 pairs of coalitions with 10 draws, and f(x); the derivatives of a logistic regression cost nothing.
-BUDGET = N_COALITIONS * N_DRAWS + 1
+BUDGET = 10_000  # of the forest
 LIMITS = {"independent": 1 / 20, "correlated": 1 / 50}
 
 
@@ -114,6 +113,26 @@ class Setting:
         return explain, one_off
 
 
+def budget_of_the_paper(credit: Setting, features: str) -> int:
+    """The budget that buys 500 pairs of 10 draws beside f(x) and, for draws from a Gaussian, an estimate of v(0).
+
+    The derivatives of a logistic regression cost nothing.
+    """
+    wanted = N_COALITIONS * N_DRAWS
+    budget = wanted + 1
+    while True:
+        calls: list[int] = []
+
+        def counted(rows: np.ndarray, calls: list[int] = calls) -> np.ndarray:
+            calls.append(len(rows))
+            return rows[:, 0]
+
+        credit.explainer(features, counted, cs.Kernel(n_draws=N_DRAWS), "none")(credit.x[None], budget=budget, rng=0)
+        if max(calls) == wanted:  # the coalitions are evaluated in one call, the largest
+            return budget
+        budget += wanted - max(calls)
+
+
 def against_loops(credit: Setting, repeats: int, profile: bool) -> list[str]:
     lines = [
         "| features | loops, s | controlshap, s | fraction | limit | loops agree (rms z) | one-off D matrices, s "
@@ -124,10 +143,12 @@ def against_loops(credit: Setting, repeats: int, profile: bool) -> list[str]:
         explainer = credit.explainer(features, credit.model, cs.Kernel(n_draws=N_DRAWS), "taylor")
         loops, per_permutation = credit.loops(features)
         rows = credit.x[None]
-        first = seconds(lambda explainer=explainer, rows=rows: explainer(rows, budget=BUDGET, rng=0))
-        explanation = explainer(rows, budget=BUDGET, rng=0)
-        assert explanation.n_evaluations[0] == BUDGET, explanation.n_evaluations
-        slow, fast = medians([lambda f=loops: f(1), lambda e=explainer, r=rows: e(r, budget=BUDGET, rng=1)], repeats)
+        budget = budget_of_the_paper(credit, features)
+        first = seconds(lambda e=explainer, r=rows, b=budget: e(r, budget=b, rng=0))
+        explanation = explainer(rows, budget=budget, rng=0)
+        slow, fast = medians(
+            [lambda f=loops: f(1), lambda e=explainer, r=rows, b=budget: e(r, budget=b, rng=1)], repeats
+        )
         other = loops(1)
         # Both sides without control: their known values come from different simulations of the D matrices.
         gap = explanation.uncontrolled_values[0] - other.uncontrolled_values
@@ -141,7 +162,7 @@ def against_loops(credit: Setting, repeats: int, profile: bool) -> list[str]:
             profiler = cProfile.Profile()
             profiler.enable()
             for seed in range(10):
-                explainer(rows, budget=BUDGET, rng=seed)
+                explainer(rows, budget=budget, rng=seed)
             profiler.disable()
             pstats.Stats(profiler).sort_stats("tottime").print_stats(22)
     return lines
@@ -228,8 +249,8 @@ def report(folder: Path, repeats: int, profile: bool) -> str:
             "## The paper's settings against plain loops\n\n1000 coalitions of 10 draws, credit data (20 players, 59 "
             "columns), logistic regression, Taylor control; `baseline.py` is the loop.",
             "\n".join(against_loops(credit, repeats, profile)),
-            "## A forest of 100 trees: explanation over model alone\n\n10,001 evaluations, no control; the model alone "
-            "sees the same rows in the same batches. Trees of more training rows are deeper and slower.",
+            "## A forest of 100 trees: explanation over model alone\n\nUp to 10,000 evaluations, no control; the model "
+            "alone sees the same rows in the same batches. Trees of more training rows are deeper and slower.",
             "\n".join(forests),
             "## D matrices of 100 columns",
             "\n".join(matrices_of_100_columns(max(1, repeats // 2))) + "\n",

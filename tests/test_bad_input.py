@@ -64,7 +64,7 @@ MAKING = {
     "control an empty list": ({"control": []}, r"`control` is an empty list; use control='none'"),
     "variance unknown": ({"variance": "jackknife"}, r"`variance` must be one of 'auto', 'analytic'.*got 'jackknife'"),
     "variance a class": ({"variance": cs.Bootstrap}, r"`variance`.*Bootstrap\(\).*Instantiate the class"),
-    "coefficient unknown": ({"coefficient": "half"}, r"`coefficient` must be 'units' or 'folds'; got 'half'"),
+    "coefficient unknown": ({"coefficient": "half"}, r"`coefficient` must be 'auto', 'units' or 'folds'; got 'half'"),
     "analytic with kernel": (
         {"estimator": "kernel", "variance": "analytic"},
         r"`variance='analytic'` fits.*KernelSHAP.*Use variance='least_squares', 'bootstrap' or 'auto'",
@@ -82,7 +82,7 @@ MAKING = {
         r"`coefficient='folds'`.*not Bootstrap\(\).*Use coefficient='units'",
     ),
     "memory limit in megabytes": ({"memory_limit": 256}, r"`memory_limit` must be.*at least 1048576 \(bytes.*got 256"),
-    "max_background of nothing": ({"max_background": 0}, r"`max_background` must be.*at least 1 \(rows\); got 0"),
+    "max_background of nothing": ({"max_background": 0}, r"`max_background` must be.*at least 2 \(rows\); got 0"),
     "max_background infinite": ({"max_background": np.inf}, r"`max_background` must be a whole number.*got inf"),
     "groups overlap": ({"groups": {"A": [0, 1], "B": [1, 2]}}, r"`groups`.*overlap.*'x1'.*group 'B'.*Keep it in one"),
     "groups name a column twice": ({"groups": [["x0", "x0"]]}, r"`groups`.*'x0' is named twice"),

@@ -82,3 +82,11 @@ def test_groups_make_the_least_budget_smaller():
 def test_an_error_about_the_budget_survives_the_way_back_from_a_worker():
     error = pickle.loads(pickle.dumps(cs.BudgetTooSmallError("too small", 12)))
     assert (str(error), error.needed) == ("too small", 12)
+
+
+def test_enumeration_leaves_room_for_a_control_that_was_asked_for():
+    # 60 evaluations enumerate both players on 30 rows, but not together with their derivatives.
+    background = np.random.default_rng(1).normal(size=(30, 2))
+    explainer = cs.Explainer(total, background, control="taylor")
+    methods = [explainer(background[:1], budget=budget, rng=0).method[0] for budget in range(60, 70)]
+    assert set(methods) == {"Permutation + Taylor", "Enumeration + Taylor"}

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from controlshap._types import FloatArray
-from controlshap.control import Estimate, KnownValues, adjust, close_sum
-from controlshap.crossfit import adjust_by_folds
+from controlshap.control import Estimate, KnownValues, adjust, close_sum, mix
+from controlshap.crossfit import Blocks, adjust_by_folds, deal_folds
 from controlshap.estimators.terms import LeastSquaresTerms, Terms
 from controlshap.strata import Roots, Strata
 from controlshap.variance.protocol import Variance
@@ -59,20 +59,41 @@ def analyse(
     estimates = terms.solve(weights[None])[0]
     roots = variance.roots(terms, strata, rng) if terms.n_units > 1 else Roots.zero(estimates.shape)
     of_base = _base_roots(sample, estimates.shape, weights)
-    roots = roots.join(of_base)
     total = sample.at_x[:, 0]
-    plain = Estimate(estimates[..., 0], roots.rows[..., 0], roots.degrees_of_freedom()[..., 0])
-    uncontrolled = close_sum(plain, total) if sample.closes_sum else plain
+    size = None
+    if known is not None:
+        at_x, at_mean = sample.at_x[:, 1:], known.values[-1]
+        size = np.maximum(np.abs(at_x), np.maximum(np.abs(at_mean), np.abs(at_x - at_mean)))
+    target = total if sample.closes_sum else None
+    uncontrolled, reduction = _by_units(estimates, roots.join(of_base), None, None, target)
+    controlled = uncontrolled
+    if known is not None:
+        controlled, reduction = _by_units(estimates, roots.join(of_base), known, size, target)
+    if not by_folds or roots.block is None:
+        return Analysis(controlled, uncontrolled, reduction)
+    # What a complete pass over the background cancels, coefficients that differ between folds would bring back: the
+    # bias of common ones is in proportion to the part that a pass has not cancelled, and so is the correction.
+    part = 1.0 - strata.share
+    blocks = Blocks(strata.block_means(terms.pseudo_values(weights)), roots, of_base)
+    folds = deal_folds(len(blocks.means), rng)
+    crossed, _ = adjust_by_folds(blocks, None, None, target, folds)
+    uncontrolled = mix(uncontrolled, crossed, part)
     if known is None:
-        return Analysis(uncontrolled, uncontrolled, np.zeros(plain.values.shape))
-    at_x, at_mean = sample.at_x[:, 1:], known.values[-1]
-    size = np.maximum(np.abs(at_x), np.maximum(np.abs(at_mean), np.abs(at_x - at_mean)))
-    if by_folds:
-        adjusted, reduction = adjust_by_folds(terms, strata, known, of_base, size, rng)
+        return Analysis(uncontrolled, uncontrolled, reduction)
+    crossed, reduction = adjust_by_folds(blocks, known, size, target, folds)
+    return Analysis(mix(controlled, crossed, part), uncontrolled, reduction)
+
+
+def _by_units(
+    estimates: FloatArray, roots: Roots, known: KnownValues | None, size: FloatArray | None, total: FloatArray | None
+) -> tuple[Estimate, FloatArray]:
+    """Control and closed sum with coefficients from the same units."""
+    if known is None or size is None:
+        adjusted = Estimate(estimates[..., 0], roots.rows[..., 0], roots.degrees_of_freedom()[..., 0])
+        reduction: FloatArray = np.zeros(adjusted.values.shape)
     else:
         adjusted, reduction = adjust(estimates, roots, known, size)
-    controlled = close_sum(adjusted, total) if sample.closes_sum else adjusted
-    return Analysis(controlled, uncontrolled, reduction)
+    return (adjusted if total is None else close_sum(adjusted, total)), reduction
 
 
 def _base_roots(sample: Sample, shape: tuple[int, ...], weights: FloatArray) -> Roots:

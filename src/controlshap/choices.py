@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from controlshap._types import FloatArray
 from controlshap.derivatives import FiniteDifferences
 from controlshap.estimators import Enumeration, Estimator, Permutation
 from controlshap.exact import MOST_PLAYERS
@@ -31,18 +32,24 @@ def choose_estimator(problem: Problem, budget: int) -> Estimator:
     if p <= MOST_PLAYERS:
         cost = Enumeration().unit_cost(p, finite=base.finite)
         if base.is_exact:
-            if cost * len(base.rows) <= budget - 1:
+            if cost * len(base.rows) <= budget - 1 - control_cost(problem, problem.controls or (), budget):
                 return Enumeration()
         elif cost <= ENUMERATION_FACTOR * Permutation().unit_cost(p, finite=base.finite):
             return Enumeration()
     return Permutation()
 
 
-def choose_controls(problem: Problem, estimator: Estimator, budget: int) -> tuple[Surrogate, ...]:
+def control_cost(problem: Problem, controls: tuple[Surrogate, ...], budget: int) -> int:
+    """Most evaluations that the controls may spend on a row."""
+    kind = {"source": problem.model.source, "correlated": problem.correlated}
+    return sum(control.cost(problem.players, problem.background, budget, **kind) for control in controls)
+
+
+def choose_controls(problem: Problem, estimator: Estimator, budget: int, x: FloatArray) -> tuple[Surrogate, ...]:
     """The controls asked for, or for "auto": the Taylor control where it can help and is cheap."""
     if problem.controls is not None:
         return problem.controls
-    if not np.isfinite(problem.background).all():
+    if not np.isfinite(problem.background).all() or not np.isfinite(x).all():
         return ()
     base = problem.base
     finite_pass = base.is_exact and isinstance(estimator, (Permutation, Enumeration))
@@ -57,13 +64,7 @@ def choose_controls(problem: Problem, estimator: Estimator, budget: int) -> tupl
     if not isinstance(source, FiniteDifferences):
         options = options[:1]
     for option in options:
-        cost = option.cost(
-            problem.players,
-            problem.background,
-            budget,
-            source=problem.model.source,
-            correlated=problem.correlated,
-        )
+        cost = control_cost(problem, (option,), budget)
         if option is options[0] and isinstance(source, FiniteDifferences) and not problem.correlated:
             full = FiniteDifferences(cross=True).cost(problem.background, problem.players, budget, second=True)
             if full > share:
@@ -75,6 +76,8 @@ def choose_controls(problem: Problem, estimator: Estimator, budget: int) -> tupl
 
 def choose_variance(problem: Problem, estimator: Estimator) -> Variance:
     """The variance asked for, or the one that fits the estimator."""
+    if estimator.settles_draws and (problem.base.finite or isinstance(problem.variance, LeastSquares)):
+        return Analytic()  # chosen in place of the estimator asked for; over a whole background there is no error
     if problem.variance is not None:
         return problem.variance
     return LeastSquares() if estimator.is_least_squares else Analytic()

@@ -22,6 +22,10 @@ from controlshap.strata import Roots
 ROUNDING = 1e-9
 #: A share of the variance this close to 1 is never chance.
 CERTAIN = 1e-6
+#: How many times the expectation under no correlation an F statistic must be for the control to count at all.
+CHANCE = 2.0
+#: One minus the leverage of a unit is taken to be at least this.
+LEAST_LEFT = 0.1
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ class Coefficients:
     squared_correlation: FloatArray
 
 
-def regress(covariances: FloatArray, dof: FloatArray, size: FloatArray) -> Coefficients:
+def regress(covariances: FloatArray, dof: FloatArray, size: FloatArray, rows: FloatArray | None = None) -> Coefficients:
     """Coefficients from the covariance between functions.
 
     Parameters
@@ -114,6 +118,9 @@ def regress(covariances: FloatArray, dof: FloatArray, size: FloatArray) -> Coeff
     size : ndarray of shape (outputs, F - 1)
         Size of each surrogate's values; a control that varies by less than rounding is not used
         (0/0: rounding noise looks like a correlation).
+    rows : ndarray of shape (n_roots, components, outputs, F), optional
+        Roots that come from units: the coefficient is then kept only as far as it predicts units that are left out
+        (a correlation made by one outlier does not).
     """
     of_model = covariances[..., 0, 0]
     cross = covariances[..., 0, 1:]
@@ -123,75 +130,141 @@ def regress(covariances: FloatArray, dof: FloatArray, size: FloatArray) -> Coeff
     used = sd > ROUNDING * np.maximum(size, np.finfo(float).tiny)
     inverse_sd = np.where(used, 1.0 / np.where(used, sd, 1.0), 0.0)
     correlation = of_controls * inverse_sd[..., :, None] * inverse_sd[..., None, :]
-    scaled_cross = cross * inverse_sd
     # Several surrogates are often almost the same function: the pseudo-inverse splits between them.
-    scaled_alpha = np.einsum("...gh,...h->...g", np.linalg.pinv(correlation, rcond=1e-8, hermitian=True), scaled_cross)
+    inverse = np.linalg.pinv(correlation, rcond=1e-8, hermitian=True)
+    scaled_cross = cross * inverse_sd
+    scaled_alpha = np.einsum("...gh,...h->...g", inverse, scaled_cross)
     explained = np.einsum("...g,...g->...", scaled_alpha, scaled_cross)
     n_used = used.sum(axis=-1)
     free = np.maximum(dof - n_used, 0.5)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.clip(np.where(of_model > 0, explained / of_model, 0.0), 0.0, 1.0)
-        # F = (R^2/k) / ((1-R^2)/free); under no correlation F is about 1, and 1 - 1/F about 0.
+        # F = (R^2/k) / ((1-R^2)/free); under no correlation F is about 1, and CHANCE/F above 1.
         chance = np.where(share > 0, np.maximum(n_used, 1) * (1.0 - share) / (share * free), np.inf)
-    keep = np.clip(1.0 - chance, 0.0, 1.0)
+    keep = np.clip(1.0 - CHANCE * chance, 0.0, 1.0)
+    alpha = scaled_alpha * inverse_sd
+    if rows is not None:
+        keep = np.minimum(keep, _predictive_share(rows, alpha, inverse, inverse_sd) / np.maximum(share, 1e-300))
     # Too few degrees of freedom to tell a correlation from chance: no control, unless it is the model itself.
-    keep = np.where((dof > n_controls + 2) | (share > 1.0 - CERTAIN), keep, 0.0)
-    alpha = scaled_alpha * inverse_sd * keep[..., None]
-    return Coefficients(alpha, share * keep)
+    certain = share > 1.0 - CERTAIN
+    keep = np.where(certain, 1.0, np.where(dof > n_controls + 2, np.clip(keep, 0.0, 1.0), 0.0))
+    return Coefficients(alpha * keep[..., None], share * keep)
+
+
+def _predictive_share(rows: FloatArray, alpha: FloatArray, inverse: FloatArray, inverse_sd: FloatArray) -> FloatArray:
+    """1 - PRESS / total: the share of the variance that is predicted for roots left out, 1 at most."""
+    residual = rows[..., 0] - np.einsum("cog,kcog->kco", alpha, rows[..., 1:])
+    scaled = rows[..., 1:] * inverse_sd
+    leverage = np.einsum("kcog,cogh,kcoh->kco", scaled, inverse, scaled, optimize=True)
+    left_out = residual / np.maximum(1.0 - leverage, LEAST_LEFT)
+    total = np.einsum("kco,kco->co", rows[..., 0], rows[..., 0])
+    press = np.einsum("kco,kco->co", left_out, left_out)
+    return np.where(total > 0, 1.0 - press / np.where(total > 0, total, 1.0), 0.0)
 
 
 def adjust(estimates: FloatArray, roots: Roots, known: KnownValues, size: FloatArray) -> tuple[Estimate, FloatArray]:
     """Subtract what the surrogates' known errors explain, alpha from the same units.
 
-    Returns the adjusted estimate and the anticipated variance reduction `(components, outputs)`. The
-    regression form of the variance is used: residuals with fewer degrees of freedom, times
-    `1 + d' C^-1 d / dof` with d the surrogates' error, since alpha was fitted to the same units.
+    Returns the adjusted estimate and the anticipated variance reduction `(components, outputs)`. Alpha was fitted to
+    the same units, so the variance is in the regression form: `1 + d' C^-1 d / dof` times the residual variance, with
+    d the surrogates' error; residuals are those that a unit has when it is left out (the HC3 form) where roots come
+    from units, else they lose a degree of freedom for each control.
     """
-    covariances = roots.function_covariances()
+    by_units = roots.block is not None
     dof = roots.degrees_of_freedom()[..., 0]
-    noise = known.roots.function_covariances()
-    total = covariances.copy()
-    total[..., 1:, 1:] += noise
-    fit = regress(total, dof, size)
+    total = roots.function_covariances()
+    total[..., 1:, 1:] += known.roots.function_covariances()
+    fit = regress(total, dof, size, rows=roots.rows if by_units else None)
     error = estimates[..., 1:] - known.values
     values = estimates[..., 0] - np.einsum("cog,cog->co", fit.alpha, error)
     rows = roots.rows[..., 0] - np.einsum("cog,kcog->kco", fit.alpha, roots.rows[..., 1:])
     n_used = (fit.alpha != 0).sum(axis=-1)
-    spread = np.einsum("...gh,...h->...g", np.linalg.pinv(total[..., 1:, 1:], rcond=1e-8, hermitian=True), error)
-    distance = np.where(n_used > 0, np.einsum("...g,...g->...", spread, error), 0.0)
+    inverse = np.linalg.pinv(total[..., 1:, 1:], rcond=1e-8, hermitian=True)
     residual = Roots(rows[..., None], roots.group, roots.dof).degrees_of_freedom()[..., 0]
     free = np.maximum(residual - n_used, 1.0)
-    with np.errstate(invalid="ignore"):
-        lost = np.where(np.isinf(residual), 1.0, residual / free)
-        fitted = np.where(np.isinf(residual), 1.0, 1.0 + np.minimum(distance, residual) / residual)
-    rows = rows * np.sqrt(lost * fitted)
+    if by_units:
+        controls = roots.rows[..., 1:]
+        leverage = np.einsum("kcog,cogh,kcoh->kco", controls, inverse, controls, optimize=True)
+        rows = rows / np.maximum(1.0 - np.where(n_used > 0, leverage, 0.0), LEAST_LEFT)
+    else:
+        with np.errstate(invalid="ignore"):  # inf/inf where there is no variance
+            rows = rows * np.sqrt(np.where(np.isinf(residual), 1.0, residual / free))
+    rows = rows * np.sqrt(extrapolation(fit.alpha, error, total, residual))
     known_rows = -np.einsum("cog,kcog->kco", fit.alpha, known.roots.rows)
     return Estimate(values, np.concatenate([rows, known_rows]), free), fit.squared_correlation
 
 
-def close_sum(estimate: Estimate, total: FloatArray) -> Estimate:
-    """Spread the gap between `total` (outputs,) and the sum of the components over the components.
+def extrapolation(alpha: FloatArray, error: FloatArray, covariances: FloatArray, dof: FloatArray) -> FloatArray:
+    """`1 + d' C^-1 d / dof`: what the variance gains because a fitted alpha is multiplied by the error d.
 
-    The best linear correction is by covariance with the sum, `C 1 / (1' C 1)`; with few degrees of
-    freedom that is noisy and the plain variances are mixed in. The roots are projected as well, so the
-    standard errors are those of the closed values.
+    Where the surrogates' error is far outside what the units show of their spread (rows that matter are rare and were
+    not met), this is large: the sample is known to be unlike the population.
     """
-    gap = total - estimate.values.sum(axis=0)
+    inverse = np.linalg.pinv(covariances[..., 1:, 1:], rcond=1e-8, hermitian=True)
+    distance = np.maximum(np.einsum("cog,cogh,coh->co", error, inverse, error), 0.0)
+    used = (alpha != 0).any(axis=-1) & np.isfinite(dof)
+    factor: FloatArray = np.where(used, 1.0 + np.minimum(distance, dof**2) / np.where(used, dof, 1.0), 1.0)
+    return factor
+
+
+@dataclass(frozen=True)
+class Closing:
+    """How a gap between the sum of the components and what it must be is spread.
+
+    Attributes
+    ----------
+    shares : ndarray of shape (components, outputs)
+        Of the gap, summing to 1.
+    leverage : ndarray of shape (n_roots, outputs)
+        How much each root had to say in the shares.
+    """
+
+    shares: FloatArray
+    leverage: FloatArray
+
+    def project(self, rows: FloatArray) -> FloatArray:
+        """Roots `(n_roots, components, outputs)` of the closed values: each sums to zero."""
+        projected: FloatArray = rows - self.shares * rows.sum(axis=1)[:, None]
+        return projected
+
+
+def closing(estimate: Estimate, total: FloatArray) -> Closing:
+    """Best spread of a gap between `total` (outputs,) and the sum of the components.
+
+    The best linear correction is by covariance with the sum, `C 1 / (1' C 1)`; with few degrees of freedom that is
+    noisy and the plain variances are mixed in.
+    """
     variances = estimate.variances
-    n_components = len(variances)
     sums = estimate.rows.sum(axis=1)  # (n_roots, outputs)
     covariance = np.einsum("kco,ko->co", estimate.rows, sums)
     variance_of_sum = np.einsum("ko,ko->o", sums, sums)
     total_variance = variances.sum(axis=0)
     scale = np.maximum(np.abs(estimate.values).max(axis=0), np.abs(total))
     noisy = np.sqrt(variance_of_sum) > ROUNDING * np.maximum(scale, np.finfo(float).tiny)
-    by_covariance = covariance / np.where(noisy, variance_of_sum, 1.0)
-    by_variance = np.where(
-        total_variance > 0, variances / np.where(total_variance > 0, total_variance, 1.0), 1.0 / n_components
-    )
+    divisor = np.where(noisy, variance_of_sum, 1.0)
+    by_covariance = covariance / divisor
+    varied = total_variance > 0
+    # Without any variance a gap is rounding: it goes to the players in equal parts, not to the base value.
+    even = np.full(variances.shape, 1.0 / max(1, len(variances) - 1))
+    even[-1] = 0.0
+    by_variance = np.where(varied, variances / np.where(varied, total_variance, 1.0), even)
     dof = np.where(np.isfinite(estimate.dof), estimate.dof, 1e9).min(axis=0)
     trust = np.where(noisy, dof / (dof + 10.0), 0.0)
-    share = trust * by_covariance + (1.0 - trust) * by_variance
-    values = estimate.values + share * gap
-    rows = estimate.rows - share[None] * sums[:, None]
+    return Closing(trust * by_covariance + (1.0 - trust) * by_variance, trust * sums**2 / divisor)
+
+
+def close_sum(estimate: Estimate, total: FloatArray) -> Estimate:
+    """Make the components sum to `total` (outputs,), and the roots to zero: the errors are those of closed values."""
+    spread = closing(estimate, total)
+    values = estimate.values + spread.shares * (total - estimate.values.sum(axis=0))
+    rows = spread.project(estimate.rows) / np.maximum(1.0 - spread.leverage, LEAST_LEFT)[:, None]
     return Estimate(values, rows, estimate.dof)
+
+
+def mix(one: Estimate, other: Estimate, part: float) -> Estimate:
+    """`1 - part` of one estimate and `part` of another from the same units, root by root."""
+    if part == 0.0 or one is other:
+        return one
+    return Estimate(
+        (1.0 - part) * one.values + part * other.values, (1.0 - part) * one.rows + part * other.rows, other.dof
+    )

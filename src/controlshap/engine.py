@@ -11,7 +11,7 @@ from controlshap._errors import BudgetTooSmallError, NotConvergedWarning
 from controlshap._random import Purpose, stream
 from controlshap._types import FloatArray
 from controlshap.analysis import Analysis, Sample, analyse
-from controlshap.choices import choose_controls, choose_estimator, choose_variance
+from controlshap.choices import choose_controls, choose_estimator, choose_variance, control_cost
 from controlshap.control import KnownValues
 from controlshap.estimators.protocol import Estimator
 from controlshap.game import Game
@@ -39,7 +39,9 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
     """Shapley values of one row."""
     budget, p = stopping.budget, problem.players.n_players
     estimator = choose_estimator(problem, budget)
-    controls = choose_controls(problem, estimator, budget) if p > 1 else ()
+    controls = choose_controls(problem, estimator, budget, x) if p > 1 else ()
+    if problem.controls is None and _least_budget(problem, estimator, controls, budget) > budget:
+        controls = ()  # an automatic control must fit
     variance = choose_variance(problem, estimator)
     check_budget(problem, estimator, controls, budget)
 
@@ -59,7 +61,7 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
         sampler.extend(n_units)
         sample = Sample(sampler.terms(), sampler.strata(), shared_base, game.at_x, estimator.closes_sum)
         rng = stream(entropy, Purpose.RESAMPLING, row)
-        analysis = analyse(sample, variance, known, rng, by_folds=problem.coefficient == "folds")
+        analysis = analyse(sample, variance, known, rng, by_folds=problem.coefficient != "units")
         errors = np.sqrt(analysis.controlled.variances[:-1])
         if not exact and stopping.is_accurate(analysis.controlled.values[:-1], errors):
             status = "converged"
@@ -125,29 +127,45 @@ def base_draws(problem: Problem, estimator: Estimator, budget: int) -> int:
     return max(FEWEST_BASE_DRAWS, budget // (problem.players.n_players + 1))
 
 
+def refuse_budget(problem: Problem, budget: int) -> None:
+    """Refuse a budget that no row could be explained with, before any model call."""
+    estimator = choose_estimator(problem, budget)
+    controls = problem.controls or ()
+    check_budget(problem, estimator, controls if problem.players.n_players > 1 else (), budget)
+
+
 def check_budget(problem: Problem, estimator: Estimator, controls: tuple[Surrogate, ...], budget: int) -> None:
-    """Refuse a budget that cannot give values with errors, before any model call for the row."""
-    p, finite = problem.players.n_players, problem.base.finite
-    unit_cost = estimator.unit_cost(p, finite=finite)
-    units = estimator.fewest_units(p)
-    if estimator.settles_draws:
-        units = len(problem.base.rows) if finite else 2
-
-    def parts(of: int) -> tuple[int, int]:
-        settings = {"source": problem.model.source, "correlated": problem.correlated}
-        derivatives = sum(c.cost(problem.players, problem.background, of, **settings) for c in controls)
-        return derivatives, base_draws(problem, estimator, of)
-
-    needed = 0
-    while (wanted := 1 + sum(parts(needed)) + units * unit_cost) > needed:
-        needed = wanted
-    if 1 + sum(parts(budget)) + units * unit_cost > budget:
-        derivatives, base = parts(needed)
+    """Refuse a budget that cannot give values with errors."""
+    needed = _least_budget(problem, estimator, controls, budget)
+    if needed > budget:
+        derivatives, base, units, unit_cost = _costs(problem, estimator, controls, needed)
         spent = ["1 for the row"]
         spent += [f"{derivatives} for derivatives"] if derivatives else []
         spent += [f"{base} for the base value"] if base else []
         raise BudgetTooSmallError(
-            f"`budget` must be at least {needed} evaluations a row for {p} players with {type(estimator).__name__} "
-            f"({', '.join(spent)}, {units} units of {unit_cost}); got {budget}.",
+            f"`budget` must be at least {needed} evaluations a row for {problem.players.n_players} players with "
+            f"{type(estimator).__name__} ({', '.join(spent)}, {units} units of {unit_cost}); got {budget}.",
             needed,
         )
+
+
+def _least_budget(problem: Problem, estimator: Estimator, controls: tuple[Surrogate, ...], budget: int) -> int:
+    """`budget`, or the next larger one that covers what is bought with it."""
+    while True:
+        derivatives, base, units, unit_cost = _costs(problem, estimator, controls, budget)
+        wanted = 1 + derivatives + base + units * unit_cost
+        if wanted <= budget:
+            return budget
+        budget = wanted
+
+
+def _costs(
+    problem: Problem, estimator: Estimator, controls: tuple[Surrogate, ...], budget: int
+) -> tuple[int, int, int, int]:
+    """Evaluations for derivatives and for the base value, fewest units, evaluations of a unit."""
+    p, finite = problem.players.n_players, problem.base.finite
+    units = estimator.fewest_units(p)
+    if estimator.settles_draws:
+        units = len(problem.base.rows) if finite else 2
+    derivatives = control_cost(problem, controls, budget)
+    return derivatives, base_draws(problem, estimator, budget), units, estimator.unit_cost(p, finite=finite)

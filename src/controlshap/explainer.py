@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from controlshap._random import EXPLAINER_ENTROPY, Purpose, RngLike, resolve_ent
 from controlshap._types import FloatArray
 from controlshap._version import __version__
 from controlshap.adapters import as_model
-from controlshap.engine import RowResult, explain_row
+from controlshap.engine import RowResult, explain_row, refuse_budget
 from controlshap.estimators import Enumeration
 from controlshap.execution import check_jobs, ordered_map
 from controlshap.explanation import Explanation
@@ -53,13 +54,14 @@ class Explainer:
         Where standard errors come from.
     groups : dict or list, optional
         Columns that are one player: `{"Job": ["Job_admin", "Job_student"]}`, or lists of names or positions.
-    coefficient : {"units", "folds"}
-        Take the control's coefficient from the same units (a bias of order 1/n), or from other folds (none).
+    coefficient : {"auto", "units", "folds"}
+        Take the control's coefficient from other folds of units (no bias), or from the same units as the paper does
+        (a bias of order 1/n). "auto" uses folds wherever the variance method works unit by unit.
     memory_limit : int
         Bytes for rows under construction and evaluation.
     max_background : int
-        A larger background is sampled (without replacement, with a fixed seed) to this many rows; base values
-        and values then carry that error.
+        A larger background is sampled (without replacement, with a fixed seed) to this many rows, which then are the
+        background; `base_standard_errors` gives the error of the base value against the whole.
 
     Examples
     --------
@@ -82,7 +84,7 @@ class Explainer:
         variance: Any = "auto",
         groups: Groups = None,
         *,
-        coefficient: Literal["units", "folds"] = "units",
+        coefficient: Literal["auto", "units", "folds"] = "auto",
         memory_limit: int = 256 * 2**20,
         max_background: int = 10_000,
     ) -> None:
@@ -99,15 +101,19 @@ class Explainer:
         self._estimator = assemble.resolve_estimator(estimator)
         self._controls = assemble.resolve_controls(control)
         self._variance = assemble.resolve_variance(variance)
-        if coefficient not in ("units", "folds"):
-            raise InvalidArgumentError(f"`coefficient` must be 'units' or 'folds'; got {coefficient!r}.")
-        self._coefficient: Literal["units", "folds"] = coefficient
+        if coefficient not in ("auto", "units", "folds"):
+            raise InvalidArgumentError(f"`coefficient` must be 'auto', 'units' or 'folds'; got {coefficient!r}.")
+        self._coefficient: Literal["auto", "units", "folds"] = coefficient
         self._memory_limit = _at_least("memory_limit", memory_limit, 2**20, "bytes; the default is 256 MB")
-        self._max_background = _at_least("max_background", max_background, 1, "rows")
+        self._max_background = _at_least("max_background", max_background, 2, "rows")
         self._check_variance()
         if not isinstance(value_function, Marginal):
             _refuse_missing(table.rows, "background", names)
+        self._n_background = len(table.rows)
         self._imputer = value_function.bind(table.rows, self.players, names)
+        if self._imputer.finite_draws is not None and len(table.rows) > self._max_background:
+            table = self._table = self._sampled(table)
+            self._imputer = value_function.bind(table.rows, self.players, names)
         self._model = _with_inputs(as_model(model), table)
         self._problem: Problem | None = None
         self._cache: dict[str, Any] = {}
@@ -149,10 +155,30 @@ class Explainer:
         rows = self._check_rows(X)
         stopping = _check_stopping(budget, tolerance)
         n_jobs = check_jobs(n_jobs)
-        problem = self._assemble()
+        problem = self._assemble(stopping.budget)
         task = partial(_explain_numbered, problem, entropy, stopping)
         results = list(ordered_map(task, list(enumerate(rows)), n_jobs))
-        return self._collect(results, rows, entropy, stopping)
+        return self._collect(results, rows, entropy, stopping, self._base_error(problem))
+
+    def _sampled(self, table: Table) -> Table:
+        """A fixed random part of a background that is too large."""
+        rng = stream(EXPLAINER_ENTROPY, Purpose.BACKGROUND)
+        chosen = np.sort(rng.permutation(len(table.rows))[: self._max_background])
+        warnings.warn(
+            f"`background` has {len(table.rows)} rows; {self._max_background} of them (a fixed random sample) are used "
+            "as the background, and base values carry that error. Set `max_background` to change it.",
+            ControlShapWarning,
+            stacklevel=3,
+        )
+        return replace(table, rows=table.rows[chosen])
+
+    def _base_error(self, problem: Problem) -> FloatArray:
+        """Error of the base value `(outputs,)` because the background was sampled."""
+        n = len(self._table.rows)
+        if not problem.base.finite or n == self._n_background:
+            return np.zeros(problem.base.n_outputs)
+        spread: FloatArray = problem.base.values[:, :, 0].std(axis=0, ddof=1)
+        return spread * np.sqrt((1.0 - n / self._n_background) / n)
 
     def _check_rows(self, X: Any) -> FloatArray:
         table = read_table(X, "X", one_row=True)
@@ -185,26 +211,21 @@ class Explainer:
         if self._estimator is not None and isinstance(self._estimator, Enumeration):
             raise InvalidArgumentError("`estimator`: enumeration is chosen by estimator='auto' where it fits.")
 
-    def _assemble(self) -> Problem:
-        """Evaluate the background once and put the parts together."""
+    def _assemble(self, budget: int) -> Problem:
+        """Put the parts together, refuse a budget that is too small for them, and evaluate the background once."""
         if self._problem is not None:
             return self._problem
         imputer, background = self._imputer, self._table.rows
         finite = imputer.finite_draws is not None
-        if finite and len(background) > self._max_background:
-            rng = stream(EXPLAINER_ENTROPY, Purpose.BACKGROUND)
-            chosen = np.sort(rng.permutation(len(background))[: self._max_background])
-            rows = background[chosen]
-            warnings.warn(
-                f"`background` has {len(background)} rows; {self._max_background} of them (a fixed random sample) are "
-                "used, and base values carry that error. Set `max_background` to change it.",
-                ControlShapWarning,
-                stacklevel=3,
-            )
-        elif finite:
-            rows = background
-        else:
-            rows = imputer.center[None]  # tells the outputs; v(0) is estimated with each row
+        # One evaluation tells the outputs when draws are random; v(0) is then estimated with each row.
+        rows = background if finite else imputer.center[None]
+        population = len(background) if finite else np.inf
+        problem = Problem(
+            self._model, background, BaseSample(rows, np.empty((len(rows), 0, 1)), population), imputer, self.players,
+            self.column_names, self._estimator, self._controls, self._variance, self._coefficient, self._memory_limit,
+            self._cache,
+        )  # fmt: skip
+        refuse_budget(problem, budget)
         predictions: list[FloatArray] = []
         step = max(1, self._memory_limit // (8 * 6 * rows.shape[1]))
         for start in range(0, len(rows), step):
@@ -212,15 +233,13 @@ class Explainer:
             n_outputs = predictions[0].shape[1] if predictions else None
             where = f"background rows {start} to {start + len(inputs) - 1}"
             predictions.append(self._model(inputs, n_outputs=n_outputs, where=where))
-        population = len(background) if finite else np.inf
         base = BaseSample(rows, np.concatenate(predictions)[:, :, None], population)
-        self._problem = Problem(
-            self._model, background, base, imputer, self.players, self.column_names, self._estimator,
-            self._controls, self._variance, self._coefficient, self._memory_limit, self._cache,
-        )  # fmt: skip
+        self._problem = replace(problem, base=base)
         return self._problem
 
-    def _collect(self, results: list[RowResult], rows: FloatArray, entropy: int, stopping: Stopping) -> Explanation:
+    def _collect(
+        self, results: list[RowResult], rows: FloatArray, entropy: int, stopping: Stopping, base_error: FloatArray
+    ) -> Explanation:
         single = results[0].analysis.controlled.values.shape[1] == 1
 
         def stack(parts: list[FloatArray]) -> FloatArray:
@@ -232,7 +251,7 @@ class Explainer:
             values=stack([r.analysis.controlled.values[:-1] for r in results]),
             standard_errors=stack([np.sqrt(r.analysis.controlled.variances[:-1]) for r in results]),
             base_values=stack([r.analysis.controlled.values[-1] for r in results]),
-            base_standard_errors=stack([np.sqrt(r.analysis.controlled.variances[-1]) for r in results]),
+            base_standard_errors=stack([np.sqrt(r.analysis.controlled.variances[-1] + base_error**2) for r in results]),
             uncontrolled_values=stack([r.analysis.uncontrolled.values[:-1] for r in results]),
             uncontrolled_standard_errors=stack([np.sqrt(r.analysis.uncontrolled.variances[:-1]) for r in results]),
             variance_reduction=stack([r.analysis.variance_reduction[:-1] for r in results]),
@@ -255,7 +274,7 @@ class Explainer:
         return told | {
             "budget": stopping.budget,
             "tolerance": stopping.tolerance,
-            "n_background": len(self._table.rows),
+            "n_background": self._n_background,
             "n_background_evaluations": self.n_background_evaluations,
             "version": __version__,
         }

@@ -55,13 +55,13 @@ def _read_frame(frame: Any, argument: str) -> Table:
         raise MissingExtraError(
             f"`{argument}` is a frame, which needs narwhals: pip install 'controlshap[frames]', or pass an array."
         ) from error
-    native = nw.from_native(frame, eager_only=True)
-    names = tuple(str(name) for name in native.columns)
+    names = tuple(str(name) for name in frame.columns)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidArgumentError(
             f"`{argument}`: column names must be unique, but {twice[:8]} stand for several columns. Rename them."
         )
+    native = nw.from_native(frame, eager_only=True)
     textual = [n for n, t in zip(names, native.schema.values(), strict=True) if not (t.is_numeric() or t == nw.Boolean)]
     if textual:
         raise InvalidArgumentError(

@@ -83,7 +83,7 @@ class Problem:
     estimator: Estimator | None
     controls: tuple[Surrogate, ...] | None
     variance: Variance | None
-    coefficient: Literal["units", "folds"]
+    coefficient: Literal["auto", "units", "folds"]
     memory_limit: int
     cache: dict[str, Any] = field(default_factory=dict)
 

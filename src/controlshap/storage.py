@@ -48,7 +48,7 @@ def read_folder(folder: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]
         header = json.loads(header_file.read_text())
         with np.load(array_file, allow_pickle=False) as file:
             arrays = dict(file)
-    except (ValueError, OSError, zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
+    except (ValueError, OSError, zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError) as error:
         raise InvalidArgumentError(f"`path`: the {kind} in {str(folder)!r} is damaged ({error}).") from error
     schema = header.get("schema") if isinstance(header, dict) else None
     if schema != SCHEMA:

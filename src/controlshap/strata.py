@@ -129,15 +129,26 @@ class Strata:
         weights: FloatArray = 1.0 / (m * self.visits[self.index])
         return weights
 
-    @cached_property
-    def _within(self) -> FloatArray:
-        # Coefficient of s_b^2; blocks with one visit borrow the mean s^2 of those with more.
+    def _within(self, sizes: FloatArray | None = None) -> FloatArray:
+        """Coefficient of s_b^2; blocks with one visit borrow the variance of those with more.
+
+        With `sizes` (n_units, ...), a measure of each unit's noise that needs no second visit, they borrow in
+        proportion to size (a ratio estimate); else equally. Shape (m, ...).
+        """
         several = self.visits >= 2
+        trailing = (1,) * (0 if sizes is None else sizes.ndim - 1)
         if self.settled or not several.any():
-            return np.zeros(len(self.visits))
-        borrowed = (~several).sum() / several.sum()
+            return np.zeros((len(self.visits), *trailing))
+        borrowed: FloatArray = np.full(trailing, (~several).sum() / several.sum())
+        if sizes is not None and not several.all():
+            by_block = self.block_means(sizes)
+            seen = by_block[several].sum(axis=0)
+            known = seen > 1e-12 * by_block.sum(axis=0)
+            ratio = by_block[~several].sum(axis=0) / np.where(known, seen, 1.0)
+            borrowed = np.where(known, ratio, borrowed)
         scale = self.share / len(self.visits) ** 2
-        return np.where(several, scale * (1.0 / self.visits + borrowed), 0.0)
+        own = (1.0 / self.visits).reshape(-1, *trailing)
+        return np.where(several.reshape(-1, *trailing), scale * (own + borrowed), 0.0)
 
     @property
     def _between(self) -> float:
@@ -150,31 +161,37 @@ class Strata:
 
     def block_means(self, values: FloatArray) -> FloatArray:
         """Mean of `values` (units on axis 0) in each visited block."""
-        sums = _sum_by(self.index, values, len(self.visits))
+        sums = sum_by(self.index, values, len(self.visits))
         result: FloatArray = sums / self.visits.reshape(-1, *[1] * (values.ndim - 1))
         return result
 
-    def roots(self, pseudo_values: FloatArray) -> Roots:
-        """Square root of the two-stage covariance of the weighted mean of `pseudo_values`."""
-        trailing = [1] * (pseudo_values.ndim - 1)
+    def roots(self, pseudo_values: FloatArray, sizes: FloatArray | None = None) -> Roots:
+        """Square root of the two-stage covariance of the weighted mean of `pseudo_values`.
+
+        `sizes`, if given, has the shape of `pseudo_values` without the last axis (functions).
+        """
         means = self.block_means(pseudo_values)
-        parts, groups, dofs = [], [], []
+        parts, groups, dofs, blocks = [], [], [], []
         if self._between > 0:
             parts.append(math.sqrt(self._between) * (means - means.mean(axis=0)))
             groups.append(np.zeros(len(means), dtype=np.int64))
             dofs.append(np.array([len(means) - 1.0]))
-        used = self._within > 0
+            blocks.append(np.arange(len(means)))
+        used = (self.visits >= 2) & (not self.settled) & (self.share > 0)
         if used.any():
             units = np.flatnonzero(used[self.index])
             block = self.index[units]
-            scale = np.sqrt(self._within[block] / (self.visits[block] - 1))
-            parts.append(scale.reshape(-1, *trailing) * (pseudo_values[units] - means[block]))
+            coefficient = self._within(sizes)
+            scale = np.sqrt(coefficient[block] / (self.visits[block] - 1).reshape(-1, *[1] * (coefficient.ndim - 1)))
+            scale = scale.reshape(*scale.shape, *[1] * (pseudo_values.ndim - scale.ndim))
+            parts.append(scale * (pseudo_values[units] - means[block]))
             numbers = np.cumsum(used) - 1 + len(dofs)
             groups.append(numbers[block])
             dofs.append(self.visits[used] - 1.0)
+            blocks.append(block)
         if not parts:
             return Roots.zero(pseudo_values.shape[1:])
-        return Roots(np.concatenate(parts), np.concatenate(groups), np.concatenate(dofs))
+        return Roots(np.concatenate(parts), np.concatenate(groups), np.concatenate(dofs), np.concatenate(blocks))
 
     def resample(self, n_resamples: int, rng: np.random.Generator) -> FloatArray:
         """Bootstrap weights, shape (n_resamples, n_units), each row summing to 1.
@@ -192,12 +209,13 @@ class Strata:
             counts = rng.multinomial(m, np.full(m, 1.0 / m), size=n_resamples) - 1.0
             change += math.sqrt(self._between * m * m) * counts[:, self.index]
         units_by_block = np.split(np.argsort(self.index, kind="stable"), np.cumsum(self.visits)[:-1])
-        for block in np.flatnonzero(self._within > 0):
+        within = self._within()
+        for block in np.flatnonzero(within > 0):
             members = units_by_block[block]
             v = len(members)
             counts = rng.multinomial(v, np.full(v, 1.0 / v), size=n_resamples) - 1.0
             # var(counts @ y / v) = (v-1) s^2 / v^2, which is to become _within * s^2
-            change[:, members] += math.sqrt(self._within[block] * v * v / (v - 1)) * m * counts
+            change[:, members] += math.sqrt(within[block] * v * v / (v - 1)) * m * counts
         result: FloatArray = self.weights * (1.0 + change)
         return result
 
@@ -217,11 +235,14 @@ class Roots:
         Part that each root belongs to.
     dof : ndarray of shape (n_parts,)
         Degrees of freedom of each part.
+    block : ndarray of shape (n_roots,) or None
+        Block of units that each root comes from, where roots come from units.
     """
 
     rows: FloatArray
     group: IntArray
     dof: FloatArray
+    block: IntArray | None = None
 
     @classmethod
     def zero(cls, shape: tuple[int, ...]) -> Roots:
@@ -257,7 +278,7 @@ class Roots:
             return np.full(shape, math.inf)
         if len(self.dof) == 1:
             return np.full(shape, self.dof[0])
-        parts = _sum_by(self.group, self.rows**2, len(self.dof))
+        parts = sum_by(self.group, self.rows**2, len(self.dof))
         total = parts.sum(axis=0)
         spread = np.einsum("k...,k->...", parts**2, 1.0 / (self.dof + 2.0))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -266,7 +287,7 @@ class Roots:
         return result
 
 
-def _sum_by(labels: IntArray, values: FloatArray, n_labels: int) -> FloatArray:
+def sum_by(labels: IntArray, values: FloatArray, n_labels: int) -> FloatArray:
     """Sum `values` (axis 0) over equal labels 0 to n_labels - 1; every label occurs."""
     order = np.argsort(labels, kind="stable")
     starts = np.searchsorted(labels[order], np.arange(n_labels))

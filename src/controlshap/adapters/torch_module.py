@@ -55,7 +55,7 @@ def as_tensor(module: Any, rows: Any) -> Any:
     """Rows (an array, or a frame) on the device and in the type of the module's first floating-point parameter."""
     import torch
 
-    tensor = torch.as_tensor(np.asarray(rows))
+    tensor = torch.tensor(np.asarray(rows))
     for parameter in module.parameters():
         if parameter.is_floating_point():
             return tensor.to(parameter.device, parameter.dtype)

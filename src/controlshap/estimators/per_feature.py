@@ -14,7 +14,7 @@ import numpy as np
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.estimators.protocol import Evaluator, UnitDraws
 from controlshap.estimators.terms import MeanTerms
-from controlshap.estimators.walks import check_draws, gather_means
+from controlshap.estimators.walks import check_draws, gather_means, half_differences
 from controlshap.samplers.permutation import ranks, sample_permutations
 
 
@@ -83,14 +83,14 @@ class PerFeature:
         sets = [place < own, place > own] if self.paired else [place < own]
         joined = np.eye(design.shape[-1], dtype=bool)
         other = draws.rows if draws.spare is None else draws.spare
-        total = np.zeros((*design.shape[:2], *game.at_x.shape))
+        found = []
         for members in sets:
             without = self._values(game, members, draws.rows, draws)
-            with_player = self._values(game, members | joined, other, draws)
-            total += with_player - without
-        contributions = total / len(sets)
+            found.append(self._values(game, members | joined, other, draws) - without)
+        contributions = sum(found[1:], found[0]) / len(found)
+        sizes = half_differences(*found) if self.paired else None
         base = np.broadcast_to(draws.base, (len(design), 1, *draws.base.shape))
-        return MeanTerms(np.concatenate([contributions, base], axis=1))
+        return MeanTerms(np.concatenate([contributions, base], axis=1), sizes)
 
     def _values(self, game: Evaluator, coalitions: BoolArray, rows: FloatArray, draws: UnitDraws) -> FloatArray:
         """Values `(u, k, outputs, functions)`; the ends are not evaluated where they are known."""

@@ -36,12 +36,17 @@ class Terms(Protocol):
     def residual_pseudo_values(self, weights: FloatArray) -> FloatArray:
         """The same with residuals corrected for leverage: for variances only."""
 
+    @property
+    def sizes(self) -> FloatArray | None:
+        """A measure `(n, c, o)` of the noise of each unit, where there is one."""
+
 
 @dataclass(frozen=True)
 class MeanTerms:
     """Terms whose weighted mean is the estimate: walks, per-feature sampling, enumeration."""
 
     values: FloatArray  # (n, c, o, f)
+    sizes: FloatArray | None = None  # (n, c, o): noise of each unit, up to a factor
 
     @property
     def n_units(self) -> int:
@@ -90,6 +95,11 @@ class LeastSquaresTerms:
     def n_units(self) -> int:
         """Number of units."""
         return len(self.targets)
+
+    @property
+    def sizes(self) -> None:
+        """No measure of a single unit's noise."""
+        return
 
     @property
     def n_players(self) -> int:
