@@ -18,8 +18,9 @@ import controlshap as cs
 from controlshap.testing import gaussian_quadratic_game, marginal_game, shapley_by_definition
 
 N = 400
-DATA = make_data(n_rows=30)
+DATA = make_data(n_rows=40)
 RNG = np.random.default_rng(5)
+WEIGHTS = RNG.normal(size=(2, 7))
 SLOPE, BEND = RNG.normal(size=(2, 7)), 0.25 * RNG.normal(size=(2, 7, 7))
 
 
@@ -27,9 +28,17 @@ def quadratic2(rows):
     return rows @ SLOPE.T + np.einsum("ni,oij,nj->no", rows, BEND, rows)
 
 
+def smooth2(rows):
+    """Two outputs with interactions of all orders, saturating mildly, as a network's probability does."""
+    score = 0.35 * rows @ WEIGHTS.T
+    score[:, 0] += 0.3 * rows[:, 0] * rows[:, 1] - 0.2 * rows[:, 2] * rows[:, 5] * rows[:, 3]
+    score[:, 1] += 0.3 * rows[:, 2] * rows[:, 1] + 0.2 * rows[:, 0] * rows[:, 4] * rows[:, 3]
+    return np.tanh(0.7 * score)
+
+
 @cache
-def explainer_and_truth(features, estimator, control, variance, coefficient="units"):
-    model = DATA.model2 if features == "independent" else quadratic2
+def explainer_and_truth(features, estimator, control, variance, coefficient="auto"):
+    model = smooth2 if features == "independent" else quadratic2
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cs.ControlShapWarning)
         explainer = cs.Explainer(

@@ -8,7 +8,7 @@ import numpy as np
 
 from controlshap._types import FloatArray
 from controlshap.control import Estimate, KnownValues, adjust, close_sum, mix
-from controlshap.crossfit import Blocks, adjust_by_folds, deal_folds
+from controlshap.crossfit import MOST_BLOCKS, Blocks, adjust_by_folds, deal_folds
 from controlshap.estimators.terms import LeastSquaresTerms, Terms
 from controlshap.strata import Roots, Strata
 from controlshap.variance.protocol import Variance
@@ -26,6 +26,8 @@ class Sample:
         Root of the covariance of a v(0) that all units share; empty when it is exact or drawn with each unit.
     at_x : ndarray of shape (outputs, functions)
         v(all).
+    closes_sum, base_varies : bool
+        Whether the values are made to sum to f(x) - v(0), and whether each unit has a v(0) of its own.
     """
 
     terms: Terms
@@ -33,6 +35,7 @@ class Sample:
     base_rows: FloatArray
     at_x: FloatArray
     closes_sum: bool
+    base_varies: bool
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ def analyse(
     weights = strata.weights
     estimates = terms.solve(weights[None])[0]
     roots = variance.roots(terms, strata, rng) if terms.n_units > 1 else Roots.zero(estimates.shape)
+    if not sample.base_varies:
+        roots.rows[:, -1] = 0.0  # not rounding either
     of_base = _base_roots(sample, estimates.shape, weights)
     total = sample.at_x[:, 0]
     size = None
@@ -69,15 +74,17 @@ def analyse(
     controlled = uncontrolled
     if known is not None:
         controlled, reduction = _by_units(estimates, roots.join(of_base), known, size, target)
-    if not by_folds or roots.block is None:
-        return Analysis(controlled, uncontrolled, reduction)
     # What a complete pass over the background cancels, coefficients that differ between folds would bring back: the
     # bias of common ones is in proportion to the part that a pass has not cancelled, and so is the correction.
     part = 1.0 - strata.share
+    n_blocks = len(strata.visits)
+    if not by_folds or part == 0.0 or roots.block is None or n_blocks > MOST_BLOCKS:
+        return Analysis(controlled, uncontrolled, reduction)
     blocks = Blocks(strata.block_means(terms.pseudo_values(weights)), roots, of_base)
-    folds = deal_folds(len(blocks.means), rng)
-    crossed, _ = adjust_by_folds(blocks, None, None, target, folds)
-    uncontrolled = mix(uncontrolled, crossed, part)
+    folds = deal_folds(n_blocks, rng)
+    if target is not None and not isinstance(terms, LeastSquaresTerms):  # least squares is closed by its constraint
+        crossed, _ = adjust_by_folds(blocks, None, None, target, folds)
+        uncontrolled = mix(uncontrolled, crossed, part)
     if known is None:
         return Analysis(uncontrolled, uncontrolled, reduction)
     crossed, reduction = adjust_by_folds(blocks, known, size, target, folds)

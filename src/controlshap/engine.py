@@ -55,11 +55,12 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
     else:
         most = (budget - game.n_evaluations) // max(1, unit_cost)
 
-    shared_base = np.zeros((0, *game.at_x.shape)) if estimator.draws_base(finite=base.finite) else base.root_rows()
+    base_varies = estimator.draws_base(finite=base.finite)
+    shared_base = np.zeros((0, *game.at_x.shape)) if base_varies else base.root_rows()
     status = "exact" if exact else "budget reached"
     for n_units in stopping.stages(estimator.fewest_units(p), most):
         sampler.extend(n_units)
-        sample = Sample(sampler.terms(), sampler.strata(), shared_base, game.at_x, estimator.closes_sum)
+        sample = Sample(sampler.terms(), sampler.strata(), shared_base, game.at_x, estimator.closes_sum, base_varies)
         rng = stream(entropy, Purpose.RESAMPLING, row)
         analysis = analyse(sample, variance, known, rng, by_folds=problem.coefficient != "units")
         errors = np.sqrt(analysis.controlled.variances[:-1])

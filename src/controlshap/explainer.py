@@ -178,7 +178,8 @@ class Explainer:
         if not problem.base.finite or n == self._n_background:
             return np.zeros(problem.base.n_outputs)
         spread: FloatArray = problem.base.values[:, :, 0].std(axis=0, ddof=1)
-        return spread * np.sqrt((1.0 - n / self._n_background) / n)
+        error: FloatArray = spread * np.sqrt((1.0 - n / self._n_background) / n)
+        return error
 
     def _check_rows(self, X: Any) -> FloatArray:
         table = read_table(X, "X", one_row=True)

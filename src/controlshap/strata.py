@@ -26,6 +26,8 @@ from controlshap._types import FloatArray, IntArray
 FRESH_SHARE = 0.1
 #: After that, every fifth visit of the first pass is a second visit, to learn the within-block part.
 REVISIT_EVERY = 5
+#: With more units than this, a bias of order 1/n is nothing and batches of units serve for variances.
+MANY_UNITS = 4096
 
 
 def visit_sequence(n_blocks: int, n_units: int, rng: np.random.Generator) -> IntArray:
@@ -129,26 +131,15 @@ class Strata:
         weights: FloatArray = 1.0 / (m * self.visits[self.index])
         return weights
 
-    def _within(self, sizes: FloatArray | None = None) -> FloatArray:
-        """Coefficient of s_b^2; blocks with one visit borrow the variance of those with more.
-
-        With `sizes` (n_units, ...), a measure of each unit's noise that needs no second visit, they borrow in
-        proportion to size (a ratio estimate); else equally. Shape (m, ...).
-        """
+    @cached_property
+    def _within(self) -> FloatArray:
+        """Coefficient of s_b^2, shape (m,); blocks with one visit borrow the mean s^2 of those with more."""
         several = self.visits >= 2
-        trailing = (1,) * (0 if sizes is None else sizes.ndim - 1)
         if self.settled or not several.any():
-            return np.zeros((len(self.visits), *trailing))
-        borrowed: FloatArray = np.full(trailing, (~several).sum() / several.sum())
-        if sizes is not None and not several.all():
-            by_block = self.block_means(sizes)
-            seen = by_block[several].sum(axis=0)
-            known = seen > 1e-12 * by_block.sum(axis=0)
-            ratio = by_block[~several].sum(axis=0) / np.where(known, seen, 1.0)
-            borrowed = np.where(known, ratio, borrowed)
+            return np.zeros(len(self.visits))
+        borrowed = (~several).sum() / several.sum()
         scale = self.share / len(self.visits) ** 2
-        own = (1.0 / self.visits).reshape(-1, *trailing)
-        return np.where(several.reshape(-1, *trailing), scale * (own + borrowed), 0.0)
+        return np.where(several, scale * (1.0 / self.visits + borrowed), 0.0)
 
     @property
     def _between(self) -> float:
@@ -159,17 +150,33 @@ class Strata:
         """The same design with only these units."""
         return Strata(self.labels[keep], self.population, self.settled)
 
+    def coarsen(self, n_units: int) -> tuple[IntArray, Strata]:
+        """Batches of about n_units units in all, within blocks, each to be taken as one unit.
+
+        Returns the batch of each unit, and the design of the batches: variances of batch means are those of units,
+        with fewer degrees of freedom and in less memory.
+        """
+        if self.is_independent:
+            batch = np.arange(self.n_units) * n_units // self.n_units
+            return batch, Strata.independent(n_units)
+        order = np.argsort(self.index, kind="stable")
+        first = np.concatenate([[0], np.cumsum(self.visits)[:-1]])
+        rank = np.empty(self.n_units, dtype=np.int64)
+        rank[order] = np.arange(self.n_units) - np.repeat(first, self.visits)
+        wanted = np.round(self.visits * n_units / self.n_units).astype(np.int64)
+        batches = np.where(self.visits >= 2, np.clip(wanted, 2, self.visits), 1)
+        start = np.concatenate([[0], np.cumsum(batches)[:-1]])
+        batch = start[self.index] + rank * batches[self.index] // self.visits[self.index]
+        return batch, Strata(np.repeat(np.arange(len(batches)), batches), self.population, self.settled)
+
     def block_means(self, values: FloatArray) -> FloatArray:
         """Mean of `values` (units on axis 0) in each visited block."""
         sums = sum_by(self.index, values, len(self.visits))
         result: FloatArray = sums / self.visits.reshape(-1, *[1] * (values.ndim - 1))
         return result
 
-    def roots(self, pseudo_values: FloatArray, sizes: FloatArray | None = None) -> Roots:
-        """Square root of the two-stage covariance of the weighted mean of `pseudo_values`.
-
-        `sizes`, if given, has the shape of `pseudo_values` without the last axis (functions).
-        """
+    def roots(self, pseudo_values: FloatArray) -> Roots:
+        """Square root of the two-stage covariance of the weighted mean of `pseudo_values`."""
         means = self.block_means(pseudo_values)
         parts, groups, dofs, blocks = [], [], [], []
         if self._between > 0:
@@ -177,14 +184,12 @@ class Strata:
             groups.append(np.zeros(len(means), dtype=np.int64))
             dofs.append(np.array([len(means) - 1.0]))
             blocks.append(np.arange(len(means)))
-        used = (self.visits >= 2) & (not self.settled) & (self.share > 0)
+        used = self._within > 0
         if used.any():
             units = np.flatnonzero(used[self.index])
             block = self.index[units]
-            coefficient = self._within(sizes)
-            scale = np.sqrt(coefficient[block] / (self.visits[block] - 1).reshape(-1, *[1] * (coefficient.ndim - 1)))
-            scale = scale.reshape(*scale.shape, *[1] * (pseudo_values.ndim - scale.ndim))
-            parts.append(scale * (pseudo_values[units] - means[block]))
+            scale = np.sqrt(self._within[block] / (self.visits[block] - 1))
+            parts.append(scale.reshape(-1, *[1] * (pseudo_values.ndim - 1)) * (pseudo_values[units] - means[block]))
             numbers = np.cumsum(used) - 1 + len(dofs)
             groups.append(numbers[block])
             dofs.append(self.visits[used] - 1.0)
@@ -209,13 +214,12 @@ class Strata:
             counts = rng.multinomial(m, np.full(m, 1.0 / m), size=n_resamples) - 1.0
             change += math.sqrt(self._between * m * m) * counts[:, self.index]
         units_by_block = np.split(np.argsort(self.index, kind="stable"), np.cumsum(self.visits)[:-1])
-        within = self._within()
-        for block in np.flatnonzero(within > 0):
+        for block in np.flatnonzero(self._within > 0):
             members = units_by_block[block]
             v = len(members)
             counts = rng.multinomial(v, np.full(v, 1.0 / v), size=n_resamples) - 1.0
             # var(counts @ y / v) = (v-1) s^2 / v^2, which is to become _within * s^2
-            change[:, members] += math.sqrt(within[block] * v * v / (v - 1)) * m * counts
+            change[:, members] += math.sqrt(self._within[block] * v * v / (v - 1)) * m * counts
         result: FloatArray = self.weights * (1.0 + change)
         return result
 

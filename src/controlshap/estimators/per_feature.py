@@ -14,7 +14,7 @@ import numpy as np
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.estimators.protocol import Evaluator, UnitDraws
 from controlshap.estimators.terms import MeanTerms
-from controlshap.estimators.walks import check_draws, gather_means, half_differences
+from controlshap.estimators.walks import check_draws, gather_means
 from controlshap.samplers.permutation import ranks, sample_permutations
 
 
@@ -88,9 +88,8 @@ class PerFeature:
             without = self._values(game, members, draws.rows, draws)
             found.append(self._values(game, members | joined, other, draws) - without)
         contributions = sum(found[1:], found[0]) / len(found)
-        sizes = half_differences(*found) if self.paired else None
         base = np.broadcast_to(draws.base, (len(design), 1, *draws.base.shape))
-        return MeanTerms(np.concatenate([contributions, base], axis=1), sizes)
+        return MeanTerms(np.concatenate([contributions, base], axis=1))
 
     def _values(self, game: Evaluator, coalitions: BoolArray, rows: FloatArray, draws: UnitDraws) -> FloatArray:
         """Values `(u, k, outputs, functions)`; the ends are not evaluated where they are known."""

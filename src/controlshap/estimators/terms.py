@@ -17,7 +17,12 @@ import numpy as np
 import scipy.linalg
 
 from controlshap._errors import SingularSystemError
-from controlshap._types import FloatArray
+from controlshap._types import FloatArray, IntArray
+from controlshap.strata import sum_by
+
+
+#: Units whose pseudo-values are formed at once.
+BATCH = 8192
 
 
 class Terms(Protocol):
@@ -36,17 +41,12 @@ class Terms(Protocol):
     def residual_pseudo_values(self, weights: FloatArray) -> FloatArray:
         """The same with residuals corrected for leverage: for variances only."""
 
-    @property
-    def sizes(self) -> FloatArray | None:
-        """A measure `(n, c, o)` of the noise of each unit, where there is one."""
-
 
 @dataclass(frozen=True)
 class MeanTerms:
     """Terms whose weighted mean is the estimate: walks, per-feature sampling, enumeration."""
 
     values: FloatArray  # (n, c, o, f)
-    sizes: FloatArray | None = None  # (n, c, o): noise of each unit, up to a factor
 
     @property
     def n_units(self) -> int:
@@ -97,11 +97,6 @@ class LeastSquaresTerms:
         return len(self.targets)
 
     @property
-    def sizes(self) -> None:
-        """No measure of a single unit's noise."""
-        return
-
-    @property
     def n_players(self) -> int:
         """Number of players."""
         return int(self.regressors.shape[1])
@@ -150,6 +145,26 @@ class LeastSquaresTerms:
         pseudo[:, :p] += estimate[:p]
         pseudo[:, p] = self.base
         return pseudo
+
+    def batch_means(self, weights: FloatArray, batch: IntArray, n_batches: int) -> FloatArray:
+        """Means of the corrected pseudo-values over batches of units, `(n_batches, c, o, f)`, in little memory."""
+        p = self.n_players
+        estimate = self.solve(weights[None])[0]
+        influence, leverage = self.influence(weights)
+        sums = np.zeros((n_batches, p, *self.total.shape))
+        for start in range(0, self.n_units, BATCH):
+            part = slice(start, start + BATCH)
+            residuals = self.targets[part] - np.tensordot(self.regressors[part], estimate[:p], axes=1)
+            residuals /= np.sqrt(np.maximum(1.0 - leverage[part], 1e-3))[:, None, None]
+            numbers, index = np.unique(batch[part], return_inverse=True)
+            sums[numbers] += sum_by(
+                index.reshape(-1), influence[part, :, None, None] * residuals[:, None], len(numbers)
+            )
+        counts = np.bincount(batch, minlength=n_batches)
+        means = np.empty((n_batches, p + 1, *self.total.shape))
+        means[:, :p] = estimate[:p] + sums / counts[:, None, None, None]
+        means[:, p] = self.base
+        return means
 
     def influence(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """`Q (Q'MQ)^-1 Q'a` per unit `(n, p)`, and the leverages `(n,)`."""

@@ -77,13 +77,11 @@ class Permutation:
         """Contributions along the walk, averaged over both directions."""
         at_draws = own_base(game, draws)
         contributions = walk_contributions(game, design, draws.rows, at_draws)
-        sizes = None
         if self.paired:
             backwards = walk_contributions(game, design[:, ::-1], draws.rows, at_draws)
-            sizes = half_differences(contributions, backwards)
             contributions = 0.5 * (contributions + backwards)
         base = np.broadcast_to(draws.base, at_draws[:, 0].shape) if draws.values is not None else at_draws.mean(1)
-        return MeanTerms(np.concatenate([contributions, base[:, None]], axis=1), sizes)
+        return MeanTerms(np.concatenate([contributions, base[:, None]], axis=1))
 
     def gather(self, parts: Sequence[MeanTerms]) -> MeanTerms:
         """Stack."""
@@ -102,17 +100,7 @@ def gather_means(parts: Sequence[MeanTerms]) -> MeanTerms:
     """Terms of several batches as one."""
     if len(parts) == 1:
         return parts[0]
-    sizes = [part.sizes for part in parts if part.sizes is not None]
-    return MeanTerms(np.concatenate([part.values for part in parts]), np.concatenate(sizes) if sizes else None)
-
-
-def half_differences(one: FloatArray, other: FloatArray) -> FloatArray:
-    """Squared half-difference of the two directions of a unit, for the model, base value included `(u, c, o)`.
-
-    It is the interaction that the unit met, which its mean does not show; its mean varies more where this is large.
-    """
-    squares = (0.5 * (one[..., 0] - other[..., 0])) ** 2
-    return np.concatenate([squares, np.zeros((len(squares), 1, squares.shape[2]))], axis=1)
+    return MeanTerms(np.concatenate([part.values for part in parts]))
 
 
 def check_draws(n_draws: int) -> None:

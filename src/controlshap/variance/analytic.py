@@ -33,4 +33,4 @@ class Analytic:
 
     def roots(self, terms: Terms, strata: Strata, rng: np.random.Generator) -> Roots:  # noqa: ARG002
         """Two-stage covariance of the terms."""
-        return strata.roots(terms.pseudo_values(strata.weights), terms.sizes)
+        return strata.roots(terms.pseudo_values(strata.weights))

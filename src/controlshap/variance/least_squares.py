@@ -7,14 +7,14 @@ coalition and is kept for comparison: `LeastSquares(paper=True)`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap.estimators.terms import LeastSquaresTerms, Terms
-from controlshap.strata import Roots, Strata
+from controlshap.strata import MANY_UNITS, Roots, Strata
 
 
 @final
@@ -53,11 +53,14 @@ class LeastSquares:
         """Covariance of the influence values, or the paper's formula."""
         weights = strata.weights
         if not self.paper:
+            if isinstance(terms, LeastSquaresTerms) and terms.n_units > MANY_UNITS:
+                batch, design = strata.coarsen(MANY_UNITS // 2)
+                return replace(design.roots(terms.batch_means(weights, batch, design.n_units)), block=None)
             roots = strata.roots(terms.residual_pseudo_values(weights))
             if strata.is_independent and isinstance(terms, LeastSquaresTerms):
                 # p - 1 coefficients were fitted to the same units
                 dof = np.maximum(roots.dof - (terms.n_players - 1), 1.0)
-                return Roots(roots.rows, roots.group, dof)
+                return replace(roots, dof=dof)
             return roots
         if not isinstance(terms, LeastSquaresTerms):  # pragma: no cover - `check` has refused it
             raise InvalidArgumentError("`variance=LeastSquares(paper=True)` fits estimator='kernel' only.")
