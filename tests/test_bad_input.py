@@ -79,7 +79,7 @@ MAKING = {
     ),
     "folds with bootstrap": (
         {"coefficient": "folds", "variance": "bootstrap"},
-        r"`coefficient='folds'`.*not Bootstrap\(\).*Use coefficient='units'",
+        r"`coefficient='folds'`.*not Bootstrap\(.*Use coefficient='units'",
     ),
     "memory limit in megabytes": ({"memory_limit": 256}, r"`memory_limit` must be.*at least 1048576 \(bytes.*got 256"),
     "max_background of nothing": ({"max_background": 0}, r"`max_background` must be.*at least 2 \(rows\); got 0"),

@@ -167,7 +167,7 @@ def test_an_explainer_comes_back_with_its_simulated_matrices(tmp_path, monkeypat
 SETTINGS = {
     "short names": {"features": "correlated", "estimator": "kernel", "control": "none", "variance": "bootstrap"},
     "objects": {
-        "features": cs.GaussianConditional(mean=np.ones(4), covariance=np.eye(4), draws="background"),
+        "features": cs.GaussianConditional(covariance=np.eye(4), draws="background"),
         "estimator": cs.Kernel(paired=False, n_draws=np.int64(2)),
         "control": [cs.Taylor(derivatives=cs.FiniteDifferences(step=0.5, cross=False))],
         "variance": cs.LeastSquares(paper=True),

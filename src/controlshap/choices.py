@@ -17,6 +17,8 @@ from controlshap.variance import Analytic, LeastSquares, Variance
 
 #: Largest share of the budget that the derivatives of an automatic control may take.
 CONTROL_SHARE = 0.2
+#: Units per background row after which a pass is complete (some visits of the first pass are second ones).
+FULL_PASS = 1.25
 #: With draws from a distribution, enumerate only where it costs at most this many times a pair of walks.
 ENUMERATION_FACTOR = 1.5
 
@@ -52,10 +54,10 @@ def choose_controls(problem: Problem, estimator: Estimator, budget: int, x: Floa
     if not np.isfinite(problem.background).all() or not np.isfinite(x).all():
         return ()
     base = problem.base
-    finite_pass = base.is_exact and isinstance(estimator, (Permutation, Enumeration))
-    if finite_pass and not problem.correlated:
+    finite_pass = isinstance(estimator, Enumeration) or (isinstance(estimator, Permutation) and estimator.paired)
+    if base.is_exact and finite_pass and not problem.correlated:
         units = budget // max(1, estimator.unit_cost(problem.players.n_players, finite=True))
-        if units >= len(base.rows):
+        if units >= FULL_PASS * len(base.rows):
             # Pairs integrate a quadratic exactly and a pass over the background leaves no noise of rows.
             return ()
     share = CONTROL_SHARE * budget

@@ -153,12 +153,12 @@ def regress(covariances: FloatArray, dof: FloatArray, size: FloatArray, rows: Fl
 
 def _predictive_share(rows: FloatArray, alpha: FloatArray, inverse: FloatArray, inverse_sd: FloatArray) -> FloatArray:
     """1 - PRESS / total: the share of the variance that is predicted for roots left out, 1 at most."""
-    residual = rows[..., 0] - np.einsum("cog,kcog->kco", alpha, rows[..., 1:])
-    scaled = rows[..., 1:] * inverse_sd
-    leverage = np.einsum("kcog,cogh,kcoh->kco", scaled, inverse, scaled, optimize=True)
+    residual = rows[..., 0] - np.einsum("...cog,...kcog->...kco", alpha, rows[..., 1:])
+    scaled = rows[..., 1:] * inverse_sd[..., None, :, :, :]
+    leverage = np.einsum("...kcog,...kcog->...kco", np.einsum("...kcog,...cogh->...kcoh", scaled, inverse), scaled)
     left_out = residual / np.maximum(1.0 - leverage, LEAST_LEFT)
-    total = np.einsum("kco,kco->co", rows[..., 0], rows[..., 0])
-    press = np.einsum("kco,kco->co", left_out, left_out)
+    total = np.einsum("...kco,...kco->...co", rows[..., 0], rows[..., 0])
+    press = np.einsum("...kco,...kco->...co", left_out, left_out)
     return np.where(total > 0, 1.0 - press / np.where(total > 0, total, 1.0), 0.0)
 
 
@@ -201,7 +201,7 @@ def extrapolation(alpha: FloatArray, error: FloatArray, covariances: FloatArray,
     not met), this is large: the sample is known to be unlike the population.
     """
     inverse = np.linalg.pinv(covariances[..., 1:, 1:], rcond=1e-8, hermitian=True)
-    distance = np.maximum(np.einsum("cog,cogh,coh->co", error, inverse, error), 0.0)
+    distance = np.maximum(np.einsum("...g,...gh,...h->...", error, inverse, error), 0.0)
     used = (alpha != 0).any(axis=-1) & np.isfinite(dof)
     factor: FloatArray = np.where(used, 1.0 + np.minimum(distance, dof**2) / np.where(used, dof, 1.0), 1.0)
     return factor

@@ -62,56 +62,53 @@ def adjust_by_folds(
     estimate : Estimate
     variance_reduction : ndarray of shape (components, outputs)
     """
-    m = len(blocks.means)
-    roots, shared = blocks.roots, blocks.shared
-    rows, shared_rows = roots.rows[..., 0].copy(), np.zeros(shared.rows.shape[:-1])
-    known_rows = np.zeros((0, *rows.shape[1:]) if known is None else known.roots.rows.shape[:-1])
-    means = blocks.means[..., 0].copy()
+    roots, shared, n_folds = blocks.roots, blocks.shared, int(folds.max()) + 1
+    if roots.block is None:
+        raise TypeError("cross-fitting needs roots that come from units")
+    of_root = folds[roots.block]
+    shares = np.bincount(folds) / len(folds)
+    # What the other folds say: (fold, root, component, output, function), shared roots at the end of each.
+    others = np.stack([_without(roots, of_root != k) for k in range(n_folds)])
+    others = np.concatenate([others, np.broadcast_to(shared.rows, (n_folds, *shared.rows.shape))], axis=1)
+    dof = roots.join(shared).degrees_of_freedom()[..., 0] * (n_folds - 1) / n_folds
+    rows, means, residual = roots.rows[..., 0], blocks.means[..., 0], others[..., 0]
+    shared_rows = np.broadcast_to(shared.rows[..., 0], (n_folds, *shared.rows.shape[:-1]))
+    known_rows = np.zeros((n_folds, 0, *rows.shape[1:]))
     reduction = np.zeros(means.shape[1:])
-    block = roots.block if roots.block is not None else np.zeros(len(rows), dtype=np.int64)
-    fold_of_root = folds[block]
-    for fold in range(int(folds.max()) + 1):
-        inside = np.flatnonzero(folds == fold)
-        here, there = fold_of_root == fold, fold_of_root != fold
-        share = len(inside) / m
-        others = _without(roots, there).join(shared)
-        residual = others.rows[..., 0]
-        of_shared = shared.rows[..., 0]
-        of_known = known_rows[:0]
-        if known is not None and size is not None:
-            covariances = others.function_covariances()
-            covariances[..., 1:, 1:] += known.roots.function_covariances()
-            fit = regress(covariances, others.degrees_of_freedom()[..., 0], size, rows=others.rows)
-            residual = residual - np.einsum("cog,kcog->kco", fit.alpha, others.rows[..., 1:])
-            rows[here] -= np.einsum("cog,kcog->kco", fit.alpha, roots.rows[here][..., 1:])
-            error = blocks.means[inside][..., 1:] - known.values
-            means[inside] -= np.einsum("cog,bcog->bco", fit.alpha, error)
-            of_shared = of_shared - np.einsum("cog,kcog->kco", fit.alpha, shared.rows[..., 1:])
-            of_known = -np.einsum("cog,kcog->kco", fit.alpha, known.roots.rows)
-            reduction += share * fit.squared_correlation
-            overall = blocks.means[..., 1:].mean(axis=0) - known.values
-            reach = np.sqrt(extrapolation(fit.alpha, overall, covariances, others.degrees_of_freedom()[..., 0]))
-            rows[here] *= reach
-            residual = residual * reach
-        if total is not None:
-            dof = Roots(residual[..., None], others.group, others.dof).degrees_of_freedom()[..., 0]
-            spread = closing(Estimate(means[inside].mean(axis=0), residual, dof), total)
+    if known is not None and size is not None:
+        covariances = np.einsum("fkcog,fkcoh->fcogh", others, others)
+        covariances[..., 1:, 1:] += known.roots.function_covariances()
+        fit = regress(covariances, dof, size, rows=others)
+        overall = blocks.means[..., 1:].mean(axis=0) - known.values
+        reach = np.sqrt(extrapolation(fit.alpha, overall, covariances, dof))
+        residual = reach[:, None] * (residual - np.einsum("fcog,fkcog->fkco", fit.alpha, others[..., 1:]))
+        rows = reach[of_root] * (rows - np.einsum("kcog,kcog->kco", fit.alpha[of_root], roots.rows[..., 1:]))
+        means = means - np.einsum("bcog,bcog->bco", fit.alpha[folds], blocks.means[..., 1:] - known.values)
+        shared_rows = shared_rows - np.einsum("fcog,kcog->fkco", fit.alpha, shared.rows[..., 1:])
+        known_rows = -np.einsum("fcog,kcog->fkco", fit.alpha, known.roots.rows)
+        reduction = np.einsum("f,fco->co", shares, fit.squared_correlation)
+    if total is not None:
+        rows, means = rows.copy(), means.copy()
+        shared_rows, known_rows = shared_rows.copy(), known_rows.copy()
+        for k in range(n_folds):
+            inside, here = folds == k, of_root == k
+            spread = closing(Estimate(means[inside].mean(axis=0), residual[k], dof), total)
             means[inside] += spread.shares * (total - means[inside].sum(axis=1))[:, None]
             rows[here] = spread.project(rows[here])
-            of_shared = spread.project(of_shared)
-            of_known = spread.project(of_known)
-        shared_rows += share * of_shared
-        if len(of_known):
-            known_rows += share * of_known
-    dof = Roots(rows[..., None], roots.group, roots.dof).degrees_of_freedom()[..., 0]
-    every = np.concatenate([rows, shared_rows, known_rows])
-    return Estimate(means.mean(axis=0), every, dof), reduction
+            shared_rows[k] = spread.project(shared_rows[k])
+            known_rows[k] = spread.project(known_rows[k])
+    in_all = [np.einsum("f,fkco->kco", shares, part) for part in (shared_rows, known_rows)]
+    of_units = Roots(rows[..., None], roots.group, roots.dof).degrees_of_freedom()[..., 0]
+    return Estimate(means.mean(axis=0), np.concatenate([rows, *in_all]), of_units), reduction
 
 
-def _without(roots: Roots, keep: BoolArray) -> Roots:
-    """The roots of the blocks that are kept, centred on these alone: what is left out must leave no trace."""
-    before = np.bincount(roots.group, minlength=len(roots.dof))
-    numbers, group, after = np.unique(roots.group[keep], return_inverse=True, return_counts=True)
-    group = group.reshape(-1)
-    means = sum_by(group, roots.rows[keep], len(numbers)) / after[:, None, None, None]
-    return Roots(roots.rows[keep] - means[group], group, roots.dof[numbers] * after / before[numbers])
+def _without(roots: Roots, keep: BoolArray) -> FloatArray:
+    """The rows of the blocks that are kept, centred on these alone, and 0 for the others.
+
+    What is left out must leave no trace, not even in a mean that the others were centred on.
+    """
+    rows = np.where(keep[:, None, None, None], roots.rows, 0.0)
+    counts = np.bincount(roots.group, weights=keep, minlength=len(roots.dof))
+    means = sum_by(roots.group, rows, len(roots.dof)) / np.maximum(counts, 1.0)[:, None, None, None]
+    rows -= np.where(keep[:, None, None, None], means[roots.group], 0.0)
+    return rows

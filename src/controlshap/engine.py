@@ -22,6 +22,8 @@ from controlshap.surrogates.protocol import Context, FittedSurrogate, Surrogate
 
 #: Fewest draws behind a v(0) that units do not draw themselves.
 FEWEST_BASE_DRAWS = 16
+#: Most of them where a tolerance may end the run long before the budget.
+MOST_BASE_DRAWS = 4096
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
     check_budget(problem, estimator, controls, budget)
 
     game, known = _start(problem, x, f"row {row}", controls, budget)
-    base = _base_sample(problem, game, estimator, budget, stream(entropy, Purpose.BASE, row))
+    n_base = base_draws(problem, estimator, budget, early=stopping.tolerance is not None)
+    base = _base_sample(problem, game, estimator, n_base, stream(entropy, Purpose.BASE, row))
     sampler = Sampler(game, estimator, base, entropy, row, variance.needs_independent_units, p)
     unit_cost = estimator.unit_cost(p, finite=base.finite)
     exact = estimator.settles_draws and base.is_exact
@@ -106,7 +109,7 @@ def _start(
 
 
 def _base_sample(
-    problem: Problem, game: Game, estimator: Estimator, budget: int, rng: np.random.Generator
+    problem: Problem, game: Game, estimator: Estimator, n_draws: int, rng: np.random.Generator
 ) -> BaseSample:
     """Where v(0) comes from: the background, draws of the row's own, or (each unit draws it) nowhere."""
     base = problem.base
@@ -117,15 +120,16 @@ def _base_sample(
         return BaseSample(base.rows, values, base.population)
     if estimator.draws_base(finite=False):
         return BaseSample(base.rows, np.zeros((1, *game.at_x.shape)), base.population)
-    rows = problem.imputer.sample(base_draws(problem, estimator, budget), rng)
+    rows = problem.imputer.sample(n_draws, rng)
     return BaseSample(rows, game.evaluate(rows), base.population)
 
 
-def base_draws(problem: Problem, estimator: Estimator, budget: int) -> int:
+def base_draws(problem: Problem, estimator: Estimator, budget: int, *, early: bool = False) -> int:
     """Evaluations spent on v(0): its error reaches every value divided by about the number of players."""
     if problem.base.finite or estimator.draws_base(finite=False):
         return 0
-    return max(FEWEST_BASE_DRAWS, budget // (problem.players.n_players + 1))
+    wanted = max(FEWEST_BASE_DRAWS, budget // (problem.players.n_players + 1))
+    return min(wanted, MOST_BASE_DRAWS) if early else wanted
 
 
 def refuse_budget(problem: Problem, budget: int) -> None:

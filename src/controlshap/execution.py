@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -46,9 +48,18 @@ def _limited(function: Callable[[Item], Result], item: Item) -> Result:
 
 def one_blas_thread() -> AbstractContextManager[Any]:
     """One BLAS thread where threadpoolctl is there to ask for it."""
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
+    controller = _controller(len(sys.modules))
+    if controller is None:
         return nullcontext()
-    limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")
+    limits: AbstractContextManager[Any] = controller.limit(limits=1, user_api="blas")
     return limits
+
+
+@lru_cache(maxsize=1)
+def _controller(n_modules: int) -> Any:  # noqa: ARG001
+    """The loaded BLAS libraries; looked for again (3 ms) only after an import may have loaded one more."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
+    return ThreadpoolController()

@@ -92,6 +92,8 @@ class Explainer:
             "features": features, "estimator": estimator, "control": control, "variance": variance,
             "coefficient": coefficient, "memory_limit": memory_limit, "max_background": max_background,
         }  # fmt: skip
+        # Once: writing out the arrays of a value function takes longer than many an explanation.
+        self._told = {n: v if isinstance(v, (str, int)) else repr(v) for n, v in self._settings.items()}
         table = read_table(background, "background")
         self._table = table
         names = table.names or tuple(f"x{i}" for i in range(table.rows.shape[1]))
@@ -204,10 +206,10 @@ class Explainer:
             self._variance.check(least_squares=self._estimator.is_least_squares, n_draws=self._estimator.n_draws)
         elif self._variance is not None:
             self._variance.check(least_squares=False, n_draws=1)
-        if self._coefficient == "folds" and type(self._variance).__name__ in ("Bootstrap", "Grouped"):
+        if self._coefficient == "folds" and self._variance is not None and not self._variance.by_units:
             raise InvalidArgumentError(
                 f"`coefficient='folds'` works unit by unit and fits variance='auto', 'analytic' or 'least_squares', "
-                f"not {type(self._variance).__name__}(). Use coefficient='units'."
+                f"not {self._variance}. Use coefficient='units'."
             )
         if self._estimator is not None and isinstance(self._estimator, Enumeration):
             raise InvalidArgumentError("`estimator`: enumeration is chosen by estimator='auto' where it fits.")
@@ -271,8 +273,7 @@ class Explainer:
         )
 
     def _describe(self, stopping: Stopping) -> dict[str, Any]:
-        told = {name: value if isinstance(value, (str, int)) else repr(value) for name, value in self._settings.items()}
-        return told | {
+        return self._told | {
             "budget": stopping.budget,
             "tolerance": stopping.tolerance,
             "n_background": self._n_background,

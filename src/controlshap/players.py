@@ -66,8 +66,11 @@ class Players:
 
     def sum_columns(self, by_column: FloatArray) -> FloatArray:
         """Add `(n_columns, ...)` within players, giving `(n_players, ...)`."""
-        total = np.zeros((self.n_players, *by_column.shape[1:]))
-        np.add.at(total, self.owner, by_column)
+        if not self.is_grouped:
+            return by_column
+        order = np.argsort(self.owner, kind="stable")
+        starts = np.cumsum(self.sizes) - self.sizes
+        total: FloatArray = np.add.reduceat(by_column[order], starts, axis=0)
         return total
 
     def column_order(self, permutations: IntArray) -> IntArray:

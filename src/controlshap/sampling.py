@@ -15,7 +15,7 @@ from controlshap.problem import BaseSample
 from controlshap.strata import Strata, block_rows, visit_sequence
 
 #: Units that share a random stream.
-CHUNK = 64
+CHUNK = 256
 
 
 @dataclass

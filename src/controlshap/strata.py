@@ -153,8 +153,8 @@ class Strata:
     def coarsen(self, n_units: int) -> tuple[IntArray, Strata]:
         """Batches of about n_units units in all, within blocks, each to be taken as one unit.
 
-        Returns the batch of each unit, and the design of the batches: variances of batch means are those of units,
-        with fewer degrees of freedom and in less memory.
+        Returns the batch of each unit, and the design of the batches: variances of batch means (see `even_out`) are
+        those of units, with fewer degrees of freedom and in less memory.
         """
         if self.is_independent:
             batch = np.arange(self.n_units) * n_units // self.n_units
@@ -168,6 +168,19 @@ class Strata:
         start = np.concatenate([[0], np.cumsum(batches)[:-1]])
         batch = start[self.index] + rank * batches[self.index] // self.visits[self.index]
         return batch, Strata(np.repeat(np.arange(len(batches)), batches), self.population, self.settled)
+
+    def even_out(self, batch_means: FloatArray, sizes: IntArray) -> FloatArray:
+        """Scale deviations of batch means from their block's mean as if all batches of a block had the same size."""
+        trailing = [1] * (batch_means.ndim - 1)
+        blocks = np.zeros(self.n_units, dtype=np.int64) if self.is_independent else self.index
+        n_blocks = int(blocks.max()) + 1
+        shaped = sizes.reshape(-1, *trailing)
+        in_block = sum_by(blocks, shaped.astype(float), n_blocks)
+        center = (sum_by(blocks, batch_means * shaped, n_blocks) / in_block)[blocks]
+        number = sum_by(blocks, np.ones_like(shaped, dtype=float), n_blocks)
+        scale = np.sqrt(shaped * (number / in_block)[blocks])
+        result: FloatArray = center + scale * (batch_means - center)
+        return result
 
     def block_means(self, values: FloatArray) -> FloatArray:
         """Mean of `values` (units on axis 0) in each visited block."""
@@ -254,11 +267,12 @@ class Roots:
         return cls(np.zeros((0, *shape)), np.zeros(0, dtype=np.int64), np.zeros(0))
 
     def join(self, other: Roots) -> Roots:
-        """The sum of two independent parts."""
+        """The sum of two independent parts; roots of the other belong to no block (-1)."""
         return Roots(
             np.concatenate([self.rows, other.rows]),
             np.concatenate([self.group, other.group + len(self.dof)]),
             np.concatenate([self.dof, other.dof]),
+            None if self.block is None else np.concatenate([self.block, np.full(len(other.rows), -1)]),
         )
 
     def variances(self) -> FloatArray:

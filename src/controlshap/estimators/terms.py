@@ -20,7 +20,6 @@ from controlshap._errors import SingularSystemError
 from controlshap._types import FloatArray, IntArray
 from controlshap.strata import sum_by
 
-
 #: Units whose pseudo-values are formed at once.
 BATCH = 8192
 

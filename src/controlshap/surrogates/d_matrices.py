@@ -50,7 +50,7 @@ class DMatrices:
 
     def known_values(self, gradient: FloatArray, gap: FloatArray, at_x: FloatArray) -> KnownValues:
         """Values and base `(players + 1, outputs, 1)` of the linear function with this standardised gradient."""
-        by_replication = np.einsum("oc,rjcd,d->rjo", gradient, self.matrices, gap, optimize=True)
+        by_replication = (self.matrices @ gap) @ gradient.T
         values = by_replication.mean(axis=0)
         base = at_x - gradient @ gap
         full = np.concatenate([values, base[None]])[..., None]

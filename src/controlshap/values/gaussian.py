@@ -22,7 +22,9 @@ from controlshap.values.latent import Thresholds, find_thresholds
 from controlshap.values.marginal import prefix_masks
 
 #: Coalitions are solved together when their sizes fall into the same bin of this width.
-SIZE_BIN = 6
+SIZE_BIN = 4
+#: Doubles of one batch.
+BATCH_DOUBLES = 2**16
 
 
 @final
@@ -52,6 +54,11 @@ class GaussianConditional:
     min_eigenvalue: float = 1e-4
 
     def __post_init__(self) -> None:
+        if self.mean is not None and self.draws == "background":
+            raise InvalidArgumentError(
+                "`mean` plays no part with draws='background', whose rows have a mean of their own. Leave it out, or "
+                "use draws='gaussian'."
+            )
         if self.draws not in ("gaussian", "background"):
             raise InvalidArgumentError(f"`draws` must be 'gaussian' or 'background'; got {self.draws!r}.")
         if self.binary not in ("linear", "threshold"):
@@ -77,7 +84,7 @@ class GaussianConditional:
         else:
             covariance = np.cov(background, rowvar=False, bias=True).reshape(n_columns, n_columns)
         moments = condition(mean, covariance, self.min_eigenvalue, feature_names)
-        thresholds = find_thresholds(background, players) if self.binary == "threshold" else None
+        thresholds = find_thresholds(background, players, moments) if self.binary == "threshold" else None
         return GaussianImputer(background if self.draws == "background" else None, players, moments, thresholds)
 
 
@@ -121,76 +128,98 @@ class GaussianImputer:
         n_draws, n_columns = draws.shape[1:]
         revealed = self.players.expand(coalitions).reshape(u * k, n_columns)
         gaps = (x - draws) / self.moments.scale  # (u, d, c)
-        gaps = np.repeat(gaps, k, axis=0) * revealed[:, None]  # zero where absent
-        shift = np.empty_like(gaps)
+        rows = np.empty((u * k, n_draws, n_columns))
         sizes = revealed.sum(axis=1)
         absent = n_columns - sizes
-        smaller = np.minimum(sizes, absent)
+        bins = np.minimum(sizes, absent) // SIZE_BIN
         direct = sizes <= absent
         for by_revealed in (True, False):
-            for bin_number in range(n_columns // SIZE_BIN + 1):
-                chosen = np.flatnonzero((direct == by_revealed) & (smaller // SIZE_BIN == bin_number))
-                if len(chosen):
-                    solve = self._by_revealed if by_revealed else self._by_absent
-                    shift[chosen] = solve(revealed[chosen], gaps[chosen])
-        rows = np.repeat(draws, k, axis=0) + self.moments.scale * shift
-        # Revealed columns are x itself: rounding matters at the thresholds of trees.
-        return np.where(revealed[:, None], x, rows).reshape(u, k, n_draws, n_columns)
+            solve = self._by_revealed if by_revealed else self._by_absent
+            for number in range(n_columns // (2 * SIZE_BIN) + 1):
+                members = np.flatnonzero((direct == by_revealed) & (bins == number))
+                # Batches that stay in the processor's cache.
+                step = max(1, BATCH_DOUBLES // (((number + 1) * SIZE_BIN) ** 2 + 2 * n_draws * n_columns))
+                for start in range(0, len(members), step):
+                    chosen = members[start : start + step]
+                    unit = chosen // k
+                    masks = revealed[chosen]
+                    shift = solve(masks, gaps[unit])
+                    shift *= self.moments.scale
+                    shift += draws[unit]
+                    # Revealed columns are x itself: rounding matters at the thresholds of trees.
+                    np.copyto(shift, x, where=masks[:, None])
+                    rows[chosen] = shift
+        return rows.reshape(u, k, n_draws, n_columns)
 
     def _by_revealed(self, revealed: BoolArray, gaps: FloatArray) -> FloatArray:
-        """R[:,S] R[S,S]^-1 gap_S."""
+        """R[:,S] R[S,S]^-1 gap_S, for gaps that are 0 outside S."""
         correlation = self.moments.correlation
-        index, valid = _padded_members(revealed)
-        matrix = _padded_blocks(correlation, index, valid)
-        right = np.take_along_axis(gaps, index[:, None, :], axis=2) * valid[:, None, :]
-        solved = np.linalg.solve(matrix, right.transpose(0, 2, 1)).transpose(0, 2, 1)
-        spread = np.zeros_like(gaps)
-        np.put_along_axis(spread, index[:, None, :], solved * valid[:, None, :], axis=2)
-        # Padding repeats the first member: put it last, so that its own value stands.
-        first = index[:, :1][:, None, :]
-        np.put_along_axis(spread, first, solved[:, :, :1], axis=2)
+        spread = _solved(self._padded_correlation, revealed, gaps)
         result: FloatArray = spread @ correlation
         return result
 
     def _by_absent(self, revealed: BoolArray, gaps: FloatArray) -> FloatArray:
         """The same through the precision P: on the absent H, -P[H,H]^-1 P[H,S] gap_S."""
-        precision = self._precision
-        index, valid = _padded_members(~revealed)
-        if index.shape[1] == 0:
-            return gaps
-        matrix = _padded_blocks(precision, index, valid)
-        pulled = gaps @ precision
-        right = np.take_along_axis(pulled, index[:, None, :], axis=2) * valid[:, None, :]
-        solved = -np.linalg.solve(matrix, right.transpose(0, 2, 1)).transpose(0, 2, 1)
-        shift = gaps.copy()
-        np.put_along_axis(shift, index[:, None, :], solved, axis=2)
-        first = index[:, :1][:, None, :]
-        np.put_along_axis(shift, first, solved[:, :, :1], axis=2)
-        return shift
+        shift = _solved(self._padded_precision, ~revealed, (gaps * revealed[:, None]) @ self._precision)
+        return np.negative(shift, out=shift)
+
+    @cached_property
+    def _padded_correlation(self) -> FloatArray:
+        return _padded(self.moments.correlation)
+
+    @cached_property
+    def _padded_precision(self) -> FloatArray:
+        return _padded(self._precision)
 
     def walk_rows(self, x: FloatArray, permutations: IntArray, draws: FloatArray) -> FloatArray:
         """All prefixes of a permutation from one Cholesky factor."""
         u, p = permutations.shape
-        n_columns = len(self.moments.mean)
-        order, factors = self.walk_factors(permutations)
-        gaps = (x - draws) / self.moments.scale  # (u, d, c)
-        permuted = np.take_along_axis(gaps, order[:, None, :], axis=2)
-        innovations = np.linalg.solve(factors, permuted.transpose(0, 2, 1))  # (u, c, d)
-        ends = np.cumsum(self.players.sizes[permutations], axis=1)[:, :-1]  # columns in each prefix
-        shift = np.empty((u, p - 1, draws.shape[1], n_columns))
-        for draw in range(draws.shape[1]):
-            steps = factors * innovations[:, None, :, draw]  # (u, c, c)
-            np.cumsum(steps, axis=2, out=steps)
-            at_ends = np.take_along_axis(steps, ends[:, None, :] - 1, axis=2)  # (u, c, p-1)
-            np.put_along_axis(shift[:, :, draw], order[:, None, :], at_ends.transpose(0, 2, 1), axis=2)
-        rows = draws[:, None] + self.moments.scale * shift
-        revealed = prefix_masks(permutations, self.players)[:, :, None]
-        return np.where(revealed, x, rows)
+        n_draws, n_columns = draws.shape[1:]
+        rows = np.empty((u, p - 1, n_draws, n_columns))
+        # Batches that stay in the processor's cache.
+        step = max(1, BATCH_DOUBLES // (n_columns * (n_columns + (p - 1) * n_draws)))
+        for start in range(0, u, step):
+            part = slice(start, start + step)
+            gaps = (x - draws[part]) / self.moments.scale  # (u, d, c)
+            order = self.players.column_order(permutations[part])
+            factors, innovations = self._walk_innovations(order, gaps)
+            ends = np.cumsum(self.players.sizes[permutations[part]], axis=1)[:, :-1]  # columns in each prefix
+            inside = np.arange(n_columns) < ends[:, :, None]  # (u, p-1, c)
+            steps = inside[:, :, None] * innovations[:, None]  # (u, p-1, d, c)
+            back = np.argsort(order, axis=1)
+            unpermuted = factors[np.arange(len(order))[:, None], back]  # rows in the order of the columns
+            shift = steps.reshape(len(order), -1, n_columns) @ unpermuted.transpose(0, 2, 1)
+            shift *= self.moments.scale
+            block = rows[part]
+            np.add(shift.reshape(block.shape), draws[part][:, None], out=block)
+            np.copyto(block, x, where=prefix_masks(permutations[part], self.players)[:, :, None])
+        return rows
+
+    def _walk_innovations(self, order: IntArray, gaps: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Factors L `(u, c, c)` of the permuted correlation, and `L^-1 gap` `(u, d, c)`.
+
+        The gaps are appended to the matrix as further rows: what the factorisation leaves there is the forward
+        substitution. The corner below is large enough to keep the whole positive definite, and never read.
+        """
+        u, n_draws, c = gaps.shape
+        matrix = np.zeros((u, c + n_draws, c + n_draws))
+        matrix[:, :c, :c] = self.moments.correlation.ravel().take(order[:, :, None] * c + order[:, None, :])
+        matrix[:, c:, :c] = np.take_along_axis(gaps, order[:, None, :], axis=2)
+        below = np.arange(c, c + n_draws)
+        reach = np.einsum("udc,udc->u", gaps, gaps) * self._largest_precision
+        matrix[:, below, below] = (2.0 * reach + 1.0)[:, None]
+        factors = np.linalg.cholesky(matrix)
+        return factors[:, :c, :c], factors[:, c:, :c]
+
+    @cached_property
+    def _largest_precision(self) -> float:
+        return float(np.linalg.norm(self._precision, 2))
 
     def walk_factors(self, permutations: IntArray) -> tuple[IntArray, FloatArray]:
         """Column orders `(u, c)` and Cholesky factors `(u, c, c)` of the permuted correlation."""
         order = self.players.column_order(permutations)
-        permuted = self.moments.correlation[order[:, :, None], order[:, None, :]]
+        n_columns = order.shape[1]
+        permuted = self.moments.correlation.ravel().take(order[:, :, None] * n_columns + order[:, None, :])
         return order, np.linalg.cholesky(permuted)
 
     def to_inputs(self, rows: FloatArray) -> FloatArray:
@@ -203,21 +232,37 @@ class GaussianImputer:
         return (3 if walk else 1) * n_columns * n_columns
 
 
-def _padded_members(masks: BoolArray) -> tuple[IntArray, BoolArray]:
-    """Members of each mask `(n, c)`, padded to the longest with the first member."""
+def _padded(matrix: FloatArray) -> FloatArray:
+    """The matrix with `SIZE_BIN` columns more that have nothing to do with the others."""
+    c = len(matrix)
+    padded = np.eye(c + SIZE_BIN)
+    padded[:c, :c] = matrix
+    return padded
+
+
+def _solved(padded: FloatArray, masks: BoolArray, right: FloatArray) -> FloatArray:
+    """`matrix[M,M]^-1 right_M` on the members M of each mask `(n, c)`, 0 elsewhere, for `right` (n, d, c).
+
+    Masks of different sizes are filled up with padding columns, so that one batched solution serves them all.
+    """
+    n, c = masks.shape
+    unit, column = np.nonzero(masks)
     counts = masks.sum(axis=1)
-    width = int(counts.max(initial=0))
-    order = np.argsort(~masks, axis=1, kind="stable")[:, :width]
-    valid = np.arange(width) < counts[:, None]
-    return np.where(valid, order, order[:, :1]), valid
-
-
-def _padded_blocks(matrix: FloatArray, index: IntArray, valid: BoolArray) -> FloatArray:
-    """`matrix[index, index]` for each row of `index`, with the identity on the padding."""
-    blocks = matrix[index[:, :, None], index[:, None, :]] * (valid[:, :, None] & valid[:, None, :])
-    diagonal = np.arange(index.shape[1])
-    blocks[:, diagonal, diagonal] += ~valid
-    return blocks
+    least, most = int(counts.min()), int(counts.max())
+    place = np.arange(len(unit)) - np.repeat(np.cumsum(counts) - counts, counts)
+    index = np.empty((n, most), dtype=np.intp)
+    index[:, least:] = c + np.arange(most - least)
+    index[unit, place] = column
+    width = len(padded)
+    blocks = padded.ravel().take(index[:, :, None] * width + index[:, None, :])
+    n_draws = right.shape[1]
+    wide = np.zeros((n, width, n_draws))
+    wide[:, :c] = right.transpose(0, 2, 1)
+    every = np.arange(n)[:, None]
+    solved = np.linalg.solve(blocks, wide[every, index])
+    result = np.zeros((n, width, n_draws))
+    result[every, index] = solved
+    return np.ascontiguousarray(result[:, :c].transpose(0, 2, 1))
 
 
 def _shaped(name: str, value: object, shape: tuple[int, ...]) -> FloatArray:

@@ -1,6 +1,6 @@
 """Binary columns as a latent Gaussian that is cut before the model sees it.
 
-The latent column has the mean and variance of the 0/1 column; the cut is placed so that it exceeds the
+The latent column has the mean and variance of the binary one; the cut is placed so that it exceeds the
 cut as often as the background holds the larger value. The code of an explained row lies on its own side of
 the cut, so x enters as it is. A one-hot block shows its largest level.
 """
@@ -14,6 +14,7 @@ from scipy.special import ndtri
 
 from controlshap._types import FloatArray, IntArray
 from controlshap.players import Players, one_hot_players
+from controlshap.values.covariance import Moments
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Thresholds:
         return inputs
 
 
-def find_thresholds(background: FloatArray, players: Players) -> Thresholds:
+def find_thresholds(background: FloatArray, players: Players, moments: Moments) -> Thresholds:
     """Binary columns (two values in the background) outside one-hot blocks, and the blocks."""
     blocks = tuple(players.columns[j] for j in one_hot_players(players, background))
     in_block = set(np.concatenate(blocks).tolist()) if blocks else set()
@@ -55,10 +56,9 @@ def find_thresholds(background: FloatArray, players: Players) -> Thresholds:
         if column in in_block or len(levels) != 2:
             continue
         share = float((background[:, column] == levels[1]).mean())
-        mean, sd = share, float(np.sqrt(share * (1.0 - share)))
-        cut = mean + sd * float(ndtri(1.0 - share))
+        cut = moments.mean[column] + moments.spread[column] * float(ndtri(1.0 - share))
         columns.append(column)
         low.append(levels[0])
         high.append(levels[1])
-        cuts.append(levels[0] + (levels[1] - levels[0]) * cut)
+        cuts.append(cut)
     return Thresholds(np.array(columns, dtype=np.int64), np.array(cuts), np.array(low), np.array(high), blocks)

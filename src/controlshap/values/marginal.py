@@ -57,13 +57,11 @@ class MarginalImputer:
 
     def coalition_rows(self, x: FloatArray, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
         """Mix x and b by column."""
-        revealed = self.players.expand(coalitions)[:, :, None]
-        return np.where(revealed, x, draws[:, None])
+        return mixed(self.players.expand(coalitions), x, draws)
 
     def walk_rows(self, x: FloatArray, permutations: IntArray, draws: FloatArray) -> FloatArray:
         """Mix x and b for every prefix."""
-        revealed = prefix_masks(permutations, self.players)[:, :, None]
-        return np.where(revealed, x, draws[:, None])
+        return mixed(prefix_masks(permutations, self.players), x, draws)
 
     def to_inputs(self, rows: FloatArray) -> FloatArray:
         """The rows themselves."""
@@ -72,6 +70,15 @@ class MarginalImputer:
     def workspace(self, *, walk: bool) -> int:  # noqa: ARG002
         """Nothing but the rows."""
         return 0
+
+
+def mixed(revealed: BoolArray, x: FloatArray, draws: FloatArray) -> FloatArray:
+    """X where revealed `(u, k, columns)`, the draws `(u, d, columns)` elsewhere: `(u, k, d, columns)`, in C order."""
+    u, k, c = revealed.shape
+    rows = np.empty((u, k, draws.shape[1], c))
+    rows[:] = draws[:, None]
+    np.copyto(rows, x, where=revealed[:, :, None])
+    return rows
 
 
 def prefix_masks(permutations: IntArray, players: Players) -> BoolArray:

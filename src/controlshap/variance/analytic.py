@@ -22,6 +22,11 @@ class Analytic:
         """Cycles are accounted for."""
         return False
 
+    @property
+    def by_units(self) -> bool:
+        """Yes."""
+        return True
+
     def check(self, *, least_squares: bool, n_draws: int) -> None:  # noqa: ARG002
         """Only means have an analytic variance."""
         if least_squares:

@@ -36,6 +36,11 @@ class Bootstrap:
         """Cycles are resampled as such."""
         return False
 
+    @property
+    def by_units(self) -> bool:
+        """No."""
+        return False
+
     def check(self, *, least_squares: bool, n_draws: int) -> None:
         """Fits every estimator."""
 

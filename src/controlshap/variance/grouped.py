@@ -44,6 +44,11 @@ class Grouped:
         """Groups must be alike, so background rows are drawn at random and not in cycles."""
         return True
 
+    @property
+    def by_units(self) -> bool:
+        """No."""
+        return False
+
     def check(self, *, least_squares: bool, n_draws: int) -> None:
         """Fits every estimator."""
 

@@ -36,6 +36,11 @@ class LeastSquares:
         """Cycles are accounted for."""
         return False
 
+    @property
+    def by_units(self) -> bool:
+        """For the delta form."""
+        return not self.paper
+
     def check(self, *, least_squares: bool, n_draws: int) -> None:
         """Only for the kernel estimator; the paper's form for two draws or more."""
         if not least_squares:
@@ -55,7 +60,8 @@ class LeastSquares:
         if not self.paper:
             if isinstance(terms, LeastSquaresTerms) and terms.n_units > MANY_UNITS:
                 batch, design = strata.coarsen(MANY_UNITS // 2)
-                return replace(design.roots(terms.batch_means(weights, batch, design.n_units)), block=None)
+                means = terms.batch_means(weights, batch, design.n_units)
+                return design.roots(design.even_out(means, np.bincount(batch)))
             roots = strata.roots(terms.residual_pseudo_values(weights))
             if strata.is_independent and isinstance(terms, LeastSquaresTerms):
                 # p - 1 coefficients were fitted to the same units

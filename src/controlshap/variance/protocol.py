@@ -17,6 +17,10 @@ class Variance(Protocol):
     def needs_independent_units(self) -> bool:
         """Whether background rows must be drawn at random rather than in cycles."""
 
+    @property
+    def by_units(self) -> bool:
+        """Whether the roots come from units, so that some can be left out."""
+
     def check(self, *, least_squares: bool, n_draws: int) -> None:
         """Refuse an estimator that this method does not fit."""
 
