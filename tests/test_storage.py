@@ -171,7 +171,7 @@ SETTINGS = {
         "estimator": cs.Kernel(paired=False, n_draws=np.int64(2)),
         "control": [cs.Taylor(derivatives=cs.FiniteDifferences(step=0.5, cross=False))],
         "variance": cs.LeastSquares(paper=True),
-        "coefficient": "folds",
+        "coefficient": "units",
         "memory_limit": 2**22,
         "max_background": np.int64(12),
     },

@@ -16,7 +16,8 @@ from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.control import Estimate, KnownValues, closing, extrapolation, regress
 from controlshap.strata import Roots, sum_by
 
-MOST_FOLDS = 10
+#: Folds for few blocks and for many: the more blocks, the less it matters what a fold leaves out.
+MOST_FOLDS, FEWER_FOLDS, FEW_BLOCKS = 10, 4, 120
 #: With more blocks than this, the bias of common coefficients is below a twentieth of a standard error.
 MOST_BLOCKS = 1000
 
@@ -42,7 +43,8 @@ class Blocks:
 
 def deal_folds(n_blocks: int, rng: np.random.Generator) -> IntArray:
     """A fold for every block, of sizes as equal as can be."""
-    return rng.permutation(n_blocks) % min(MOST_FOLDS, n_blocks)
+    n_folds = MOST_FOLDS if n_blocks <= FEW_BLOCKS else FEWER_FOLDS
+    return rng.permutation(n_blocks) % min(n_folds, n_blocks)
 
 
 def adjust_by_folds(
@@ -78,7 +80,8 @@ def adjust_by_folds(
     if known is not None and size is not None:
         covariances = np.einsum("fkcog,fkcoh->fcogh", others, others)
         covariances[..., 1:, 1:] += known.roots.function_covariances()
-        fit = regress(covariances, dof, size, rows=others)
+        few = len(folds) <= FEW_BLOCKS  # one block of many makes no correlation
+        fit = regress(covariances, dof, size, rows=others if few else None)
         overall = blocks.means[..., 1:].mean(axis=0) - known.values
         reach = np.sqrt(extrapolation(fit.alpha, overall, covariances, dof))
         residual = reach[:, None] * (residual - np.einsum("fcog,fkcog->fkco", fit.alpha, others[..., 1:]))
