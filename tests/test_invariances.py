@@ -68,10 +68,9 @@ def test_another_memory_limit_changes_rounding_only(features, estimator):
         return smooth(rows)
 
     results = []
-    for memory_limit in (2**28, 2**20):
+    for limit in (2**28, 2**20):
         batches.append([])
-        explainer = make(features, estimator, FREE_TAYLOR, model, memory_limit=memory_limit)
-        results.append(explainer(X[0], budget=8000, rng=0))
+        results.append(make(features, estimator, FREE_TAYLOR, model, memory_limit=limit)(X[0], budget=8000, rng=0))
     assert max(batches[1]) < max(batches[0])  # or the limit was not felt, and the test says nothing
     assert_same(*results, atol=1e-10)
 
@@ -80,12 +79,11 @@ def test_another_memory_limit_changes_rounding_only(features, estimator):
 @EITHER_ESTIMATOR
 def test_the_first_rows_do_not_depend_on_the_rows_after_them(features, estimator):
     explainer = make(features, estimator)
-    alone, all_rows = explainer(X[:3], budget=400, rng=5), explainer(X, budget=400, rng=5)
+    fewer, all_rows = explainer(X[:3], budget=400, rng=5), explainer(X, budget=400, rng=5)
     for name in ARRAYS:
-        assert_array_equal(getattr(alone, name), getattr(all_rows, name)[:3], err_msg=name)
+        assert_array_equal(getattr(fewer, name), getattr(all_rows, name)[:3], err_msg=name)
     # Every row has a stream of its own: the same row in two places has two independent errors.
     twice = explainer(X[[0, 0]], budget=400, rng=5)
-    assert_array_equal(twice.values[0], all_rows.values[0])
     assert np.abs(twice.values[1] - twice.values[0]).max() > 1e-6
 
 
@@ -228,8 +226,7 @@ def test_uncorrelated_gaussian_features_are_independent_ones():
 class OnWhatTheModelSees:
     """A mistake: the linear control on the cut row, against known values of the latent one."""
 
-    def cost(self, *args, **kind):
-        return 0
+    cost = FREE_TAYLOR.cost
 
     def fit(self, context):
         honest = FREE_TAYLOR.fit(context)
@@ -254,7 +251,7 @@ def largest_z(control, seed, n=300):
 
 
 def test_the_control_of_cut_binary_columns_has_no_bias(global_seed):
-    # 4.4: level 1e-5 for one value, so below 1e-4 for the four players together
+    # two-sided level 1e-5 for one value, so below 1e-4 for the four players together
     assert largest_z(FREE_TAYLOR, global_seed) < 4.4
 
 
@@ -267,14 +264,14 @@ def test_a_control_on_the_cut_rows_would_be_biased():
 @EITHER_ESTIMATOR
 def test_a_tolerance_stops_early_and_is_met(features, estimator):
     explainer = make(features, estimator, FREE_TAYLOR)
-    coarse, fine = (explainer(X[:2], tolerance=tolerance, budget=40_000, rng=0) for tolerance in (0.2, 0.05))
-    for explanation, tolerance in ((coarse, 0.2), (fine, 0.05)):
+    spent = []
+    for tolerance in (0.2, 0.05):
+        explanation = explainer(X[:2], tolerance=tolerance, budget=40_000, rng=0)
         assert (explanation.status == "converged").all()
-        assert (explanation.n_evaluations < 20_000).all()
-        largest = explanation.standard_errors.max(axis=1)
-        assert (largest <= tolerance * np.ptp(explanation.values, axis=1)).all()
-    assert (fine.n_evaluations >= coarse.n_evaluations).all()
-    assert fine.n_evaluations.sum() > coarse.n_evaluations.sum()
+        assert (explanation.standard_errors.max(axis=1) <= tolerance * np.ptp(explanation.values, axis=1)).all()
+        spent.append(explanation.n_evaluations)
+    assert (spent[0] < spent[1]).all()
+    assert (spent[1] < 20_000).all()
 
 
 @EITHER_ESTIMATOR
@@ -294,14 +291,10 @@ def test_a_tolerance_out_of_reach_spends_the_budget_and_says_so(features, estima
     assert_allclose(explanation.values, make(features, estimator)(X[:1], budget=400, rng=0).values, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("features", "estimator"),
-    [("independent", "permutation"), ("independent", "kernel"), ("correlated", "permutation")],
-)
-def test_stages_are_nested(features, estimator):
+@pytest.mark.parametrize("case", ["independent permutation", "independent kernel", "correlated permutation"])
+def test_stages_are_nested(case):
     # Units cost the same everywhere here and v(0) nothing apart, so this budget buys exactly the units of that stage.
-    explainer = make(features, estimator, FREE_TAYLOR)
+    explainer = make(*case.split(), FREE_TAYLOR)
     staged = explainer(X[:1], tolerance=0.05, budget=50_000, rng=0)
     assert staged.status[0] == "converged"
-    direct = explainer(X[:1], budget=int(staged.n_evaluations[0]), rng=0)
-    assert_same(direct, staged, atol=1e-10)
+    assert_same(explainer(X[:1], budget=int(staged.n_evaluations[0]), rng=0), staged, atol=1e-10)

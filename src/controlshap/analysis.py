@@ -8,9 +8,9 @@ import numpy as np
 
 from controlshap._types import FloatArray
 from controlshap.control import Estimate, KnownValues, adjust, close_sum, mix
-from controlshap.crossfit import MOST_BLOCKS, Blocks, adjust_by_folds, deal_folds
+from controlshap.crossfit import Blocks, adjust_by_folds, deal_folds
 from controlshap.estimators.terms import LeastSquaresTerms, Terms
-from controlshap.strata import Roots, Strata
+from controlshap.strata import MANY_UNITS, Roots, Strata
 from controlshap.variance.protocol import Variance
 
 
@@ -70,25 +70,29 @@ def analyse(
         at_x, at_mean = sample.at_x[:, 1:], known.values[-1]
         size = np.maximum(np.abs(at_x), np.maximum(np.abs(at_mean), np.abs(at_x - at_mean)))
     target = total if sample.closes_sum else None
-    uncontrolled, reduction = _by_units(estimates, roots.join(of_base), None, None, target)
-    controlled = uncontrolled
-    if known is not None:
-        controlled, reduction = _by_units(estimates, roots.join(of_base), known, size, target)
+    joined = roots.join(of_base)
     # What a complete pass over the background cancels, coefficients that differ between folds would bring back: the
     # bias of common ones is in proportion to the part that a pass has not cancelled, and so is the correction.
-    part = 1.0 - strata.share
     n_blocks = len(strata.visits)
-    if not by_folds or part == 0.0 or roots.block is None or n_blocks > MOST_BLOCKS:
-        return Analysis(controlled, uncontrolled, reduction)
-    blocks = Blocks(strata.block_means(terms.pseudo_values(weights)), roots, of_base)
-    folds = deal_folds(n_blocks, rng)
-    if target is not None and not isinstance(terms, LeastSquaresTerms):  # least squares is closed by its constraint
-        crossed, _ = adjust_by_folds(blocks, None, None, target, folds)
-        uncontrolled = mix(uncontrolled, crossed, part)
+    part = 1.0 - strata.share if by_folds and roots.block is not None and n_blocks <= MANY_UNITS else 0.0
+    if part > 0.0:
+        blocks = Blocks(strata.block_means(terms.pseudo_values(weights)), roots, of_base)
+        folds = deal_folds(n_blocks, rng)
+
+    def adjusted(known: KnownValues | None, size: FloatArray | None) -> tuple[Estimate, FloatArray]:
+        # without control least squares is closed by its constraint, and there is nothing to fit
+        if part == 0.0 or (known is None and (target is None or isinstance(terms, LeastSquaresTerms))):
+            return _by_units(estimates, joined, known, size, target)
+        crossed, reduction = adjust_by_folds(blocks, known, size, target, folds)
+        if part < 1.0:
+            crossed = mix(_by_units(estimates, joined, known, size, target)[0], crossed, part)
+        return crossed, reduction
+
+    uncontrolled, reduction = adjusted(None, None)
     if known is None:
         return Analysis(uncontrolled, uncontrolled, reduction)
-    crossed, reduction = adjust_by_folds(blocks, known, size, target, folds)
-    return Analysis(mix(controlled, crossed, part), uncontrolled, reduction)
+    controlled, reduction = adjusted(known, size)
+    return Analysis(controlled, uncontrolled, reduction)
 
 
 def _by_units(

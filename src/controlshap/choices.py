@@ -20,7 +20,7 @@ CONTROL_SHARE = 0.2
 #: Units per background row after which a pass is complete (some visits of the first pass are second ones).
 FULL_PASS = 1.25
 #: With draws from a distribution, enumerate only where it costs at most this many times a pair of walks.
-ENUMERATION_FACTOR = 1.5
+ENUMERATION_FACTOR = 1.0
 
 
 def choose_estimator(problem: Problem, budget: int) -> Estimator:

@@ -249,7 +249,9 @@ def closing(estimate: Estimate, total: FloatArray) -> Closing:
     even[-1] = 0.0
     by_variance = np.where(varied, variances / np.where(varied, total_variance, 1.0), even)
     dof = np.where(np.isfinite(estimate.dof), estimate.dof, 1e9).min(axis=0)
-    trust = np.where(noisy, dof / (dof + 10.0), 0.0)
+    # A gap far outside what the units show of the sum's spread: they are unlike the population, and so is their slope.
+    distance = (total - estimate.values.sum(axis=0)) ** 2 / divisor
+    trust = np.where(noisy, dof / (dof + 10.0 + distance), 0.0)
     return Closing(trust * by_covariance + (1.0 - trust) * by_variance, trust * sums**2 / divisor)
 
 
@@ -263,8 +265,6 @@ def close_sum(estimate: Estimate, total: FloatArray) -> Estimate:
 
 def mix(one: Estimate, other: Estimate, part: float) -> Estimate:
     """`1 - part` of one estimate and `part` of another from the same units, root by root."""
-    if part == 0.0 or one is other:
-        return one
     return Estimate(
         (1.0 - part) * one.values + part * other.values, (1.0 - part) * one.rows + part * other.rows, other.dof
     )

@@ -18,8 +18,6 @@ from controlshap.strata import Roots, sum_by
 
 #: Folds for few blocks and for many: the more blocks, the less it matters what a fold leaves out.
 MOST_FOLDS, FEWER_FOLDS, FEW_BLOCKS = 10, 4, 120
-#: With more blocks than this, the bias of common coefficients is below a twentieth of a standard error.
-MOST_BLOCKS = 1000
 
 
 @dataclass(frozen=True)
@@ -91,11 +89,12 @@ def adjust_by_folds(
         known_rows = -np.einsum("fcog,kcog->fkco", fit.alpha, known.roots.rows)
         reduction = np.einsum("f,fco->co", shares, fit.squared_correlation)
     if total is not None:
+        unclosed = means.mean(axis=0)
         rows, means = rows.copy(), means.copy()
         shared_rows, known_rows = shared_rows.copy(), known_rows.copy()
         for k in range(n_folds):
             inside, here = folds == k, of_root == k
-            spread = closing(Estimate(means[inside].mean(axis=0), residual[k], dof), total)
+            spread = closing(Estimate(unclosed, residual[k], dof), total)
             means[inside] += spread.shares * (total - means[inside].sum(axis=1))[:, None]
             rows[here] = spread.project(rows[here])
             shared_rows[k] = spread.project(shared_rows[k])
