@@ -41,8 +41,8 @@ def coefficients(folder, n):
     lines = [
         "## Where the coefficient of the Taylor control comes from",
         "",
-        f"Tanh networks, independent features, walks, {N_BACKGROUND} background rows, {n} replications of {N_ROWS} rows."
-        " Bias is the largest over players, in observed standard errors (noise alone reaches about 0.2).",
+        f"Tanh networks, independent features, walks, {N_BACKGROUND} background rows, {n} replications of {N_ROWS} "
+        "rows. Bias is the largest over players, in observed standard errors (noise alone reaches about 0.2).",
         "",
         "| data | budget | control | coefficient | largest bias | reported / observed | coverage of 95 % | spread |",
         "|---|---|---|---|---|---|---|---|",
@@ -109,8 +109,8 @@ def enumeration(n):
         "## Enumeration of all coalitions with correlated features",
         "",
         "Draws are sampled, so enumeration removes the noise of coalitions only, and buys fewer draws. Variance of "
-        "paired walks over that of enumeration at 4,000 evaluations, a saturating function of p correlated columns; above 1 "
-        "enumeration is better.",
+        "paired walks over that of enumeration at 4,000 evaluations, a saturating function of p correlated columns; "
+        "above 1 enumeration is better.",
         "",
         "| players | evaluations of a draw: enumeration, walks | variance ratio |",
         "|---|---|---|",

@@ -177,7 +177,8 @@ def against_the_forest(setting: Setting, repeats: int) -> list[str]:
     """Time of an explanation over the time of the forest alone on the very batches it was asked for."""
     forest, rows, lines = setting.model, setting.x[None], []
     settings = {"budget": BUDGET, "rng": 0}
-    for estimator in (cs.Permutation(), cs.Kernel()):
+    for estimator in (cs.Permutation(), cs.Kernel(n_draws=N_DRAWS), cs.Kernel()):
+        draws = "" if estimator.n_draws == 1 else f", {estimator.n_draws} draws"
         for features in LIMITS:
             batches: list[np.ndarray] = []
 
@@ -198,8 +199,9 @@ def against_the_forest(setting: Setting, repeats: int) -> list[str]:
                 ],
                 repeats,
             )
+            name = f"{type(estimator).__name__}{draws}"
             lines.append(
-                f"| {setting.data.name} | {len(setting.data.columns)} | {type(estimator).__name__} | {features} | "
+                f"| {setting.data.name} | {len(setting.data.columns)} | {name} | {features} | "
                 f"{sum(map(len, batches))} | {len(batches)} | {alone:.3f} | {whole:.3f} | {whole / alone:.2f} | 1.5 |"
             )
     return lines
