@@ -12,8 +12,9 @@ from controlshap._random import Purpose, stream
 from controlshap._types import FloatArray
 from controlshap.analysis import Analysis, Sample, analyse
 from controlshap.choices import choose_controls, choose_estimator, choose_variance, control_cost
-from controlshap.control import KnownValues
+from controlshap.control import Estimate, KnownValues, close_sum
 from controlshap.estimators.protocol import Estimator
+from controlshap.exact_forms import ExactForm, agrees
 from controlshap.game import Game
 from controlshap.problem import BaseSample, Problem
 from controlshap.sampling import Sampler
@@ -40,6 +41,10 @@ class RowResult:
 def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stopping: Stopping) -> RowResult:
     """Shapley values of one row."""
     budget, p = stopping.budget, problem.players.n_players
+    if problem.form is not None:
+        known_form = _by_form(problem, problem.form, x, f"row {row}")
+        if known_form is not None:
+            return known_form
     estimator = choose_estimator(problem, budget)
     controls = choose_controls(problem, estimator, budget, x) if p > 1 else ()
     if problem.controls is None and _least_budget(problem, estimator, controls, budget) > budget:
@@ -79,6 +84,21 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
         )
     method = " + ".join(type(part).__name__ for part in (estimator, *controls))
     return RowResult(analysis, game.n_evaluations, sampler.n_units, status, method)
+
+
+def _by_form(problem: Problem, form: ExactForm, x: FloatArray, label: str) -> RowResult | None:
+    """Values of a model of a known form: one evaluation, no error; None where the form does not reach this row."""
+    at_x = problem.model(x[None], n_outputs=problem.base.n_outputs, where=f"{label} itself")[0]
+    if not agrees(form, x[None], at_x[None]):
+        return None
+    values = form.mean_values(x, problem.base.rows, problem.players)
+    if values is None:
+        return None
+    components = np.concatenate([values, problem.base.mean[:, 0][None]])
+    no_rows = np.zeros((0, *components.shape))
+    estimate = close_sum(Estimate(components, no_rows, np.full(components.shape, np.inf)), at_x)
+    analysis = Analysis(estimate, estimate, np.zeros(components.shape))
+    return RowResult(analysis, 1, 0, "exact", form.name)
 
 
 def _start(

@@ -18,6 +18,7 @@ from controlshap._version import __version__
 from controlshap.adapters import as_model
 from controlshap.engine import RowResult, explain_row, refuse_budget
 from controlshap.estimators import Enumeration
+from controlshap.exact_forms import agrees, recognise
 from controlshap.execution import check_jobs, ordered_map
 from controlshap.explanation import Explanation
 from controlshap.inputs import FrameMaker, Table, read_table
@@ -228,7 +229,11 @@ class Explainer:
             self.column_names, self._estimator, self._controls, self._variance, self._coefficient, self._memory_limit,
             self._cache,
         )  # fmt: skip
-        refuse_budget(problem, budget)
+        form = None
+        if isinstance(imputer, MarginalImputer) and self._estimator is None and self._controls is None:
+            form = recognise(self._model.source)
+        if form is None:
+            refuse_budget(problem, budget)
         predictions: list[FloatArray] = []
         step = max(1, self._memory_limit // (8 * 6 * rows.shape[1]))
         for start in range(0, len(rows), step):
@@ -237,7 +242,9 @@ class Explainer:
             where = f"background rows {start} to {start + len(inputs) - 1}"
             predictions.append(self._model(inputs, n_outputs=n_outputs, where=where))
         base = BaseSample(rows, np.concatenate(predictions)[:, :, None], population)
-        self._problem = replace(problem, base=base)
+        if form is not None and not agrees(form, rows, base.values[:, :, 0]):
+            form = None  # a subclass or a wrapped model that says something else
+        self._problem = replace(problem, base=base, form=form)
         return self._problem
 
     def _collect(

@@ -10,6 +10,7 @@ import numpy as np
 
 from controlshap._types import FloatArray
 from controlshap.estimators.protocol import Estimator
+from controlshap.exact_forms.forms import ExactForm
 from controlshap.model import Model
 from controlshap.players import Players
 from controlshap.surrogates.protocol import Surrogate
@@ -71,7 +72,8 @@ class Problem:
     """The assembled parts.
 
     `base` has the model alone; with draws from a distribution it holds one evaluation, which tells the outputs.
-    `estimator` and `controls` are None where they are chosen by budget ("auto").
+    `estimator` and `controls` are None where they are chosen by budget ("auto"). `form` is what the model was
+    recognised as, where that is asked for ("auto" twice) and it agrees with the model on the background.
     """
 
     model: Model
@@ -86,6 +88,7 @@ class Problem:
     coefficient: Literal["auto", "units", "folds"]
     memory_limit: int
     cache: dict[str, Any] = field(default_factory=dict)
+    form: ExactForm | None = None
 
     @property
     def correlated(self) -> bool:

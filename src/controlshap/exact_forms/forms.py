@@ -1,0 +1,78 @@
+"""Linear and logistic models as forms with exact Shapley values (independent features)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, final
+
+import numpy as np
+from scipy.special import expit
+
+from controlshap._types import FloatArray
+from controlshap.exact_forms.logistic import WIDEST, logistic_values, score_bound
+from controlshap.players import Players
+
+
+class ExactForm(Protocol):
+    """A model whose Shapley values over a finite background are known in closed form."""
+
+    @property
+    def name(self) -> str:
+        """What a result says about it."""
+
+    def predict(self, rows: FloatArray) -> FloatArray:
+        """What the model should say `(n, outputs)`, to check that it is of this form."""
+
+    def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
+        """Shapley values `(players, outputs)` over the draws; None where the form cannot be evaluated."""
+
+
+@final
+@dataclass(frozen=True)
+class LinearForm:
+    """`intercept + coef . r`."""
+
+    coef: FloatArray  # (outputs, columns)
+    intercept: FloatArray  # (outputs,)
+
+    @property
+    def name(self) -> str:
+        """Linear."""
+        return "linear form"
+
+    def predict(self, rows: FloatArray) -> FloatArray:
+        """Score."""
+        scores: FloatArray = rows @ self.coef.T + self.intercept
+        return scores
+
+    def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
+        """`coef_j (x_j - mean b_j)`, added within players."""
+        return players.sum_columns((self.coef * (x - draws.mean(axis=0))).T)
+
+
+@final
+@dataclass(frozen=True)
+class LogisticForm:
+    """`sigmoid(intercept + coef . r)`: the probability of class 1 of a logistic regression."""
+
+    coef: FloatArray  # (columns,)
+    intercept: float
+
+    @property
+    def name(self) -> str:
+        """Logistic."""
+        return "logistic form"
+
+    def predict(self, rows: FloatArray) -> FloatArray:
+        """Probability."""
+        chances: FloatArray = expit(rows @ self.coef + self.intercept)[:, None]
+        return chances
+
+    def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
+        """By quadrature, unless the score is out of its reach."""
+        at_x = players.sum_columns(self.coef * x)
+        at_draws = players.sum_columns((self.coef * draws).T).T
+        if not score_bound(self.intercept, at_x, at_draws) <= WIDEST:
+            return None
+        mean: FloatArray = logistic_values(self.intercept, at_x, at_draws).mean(axis=0)
+        return np.asarray(mean[:, None])

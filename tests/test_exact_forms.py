@@ -1,0 +1,143 @@
+"""Products, logistic and linear forms against enumeration; recognised models are exact with one evaluation."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.special import expit
+from sklearn.datasets import load_iris
+from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge
+
+import controlshap as cs
+from controlshap.exact_forms import recognise
+from controlshap.exact_forms.logistic import logistic_nodes, logistic_values, score_bound
+from controlshap.exact_forms.products import leave_one_out, product_values
+from controlshap.testing import marginal_game, shapley_by_definition
+
+
+@pytest.mark.parametrize("n_players", [1, 2, 3, 6])
+@pytest.mark.parametrize("complex_factors", [False, True])
+def test_sums_of_products_have_exact_values(n_players, complex_factors):
+    rng = np.random.default_rng(n_players)
+    at_x, at_draws = rng.normal(size=(4, n_players)), rng.normal(size=(3, 4, n_players))
+    if complex_factors:
+        at_x, at_draws = np.exp(1j * at_x), np.exp(1j * at_draws)
+    at_draws[0, 0, 0] = 0.0  # a factor of zero, where dividing the total by it would lose everything
+    coefficients = rng.normal(size=(4, 2))
+    values = product_values(at_x, at_draws, coefficients)
+    for draw in range(3):
+
+        def game(coalition, draw=draw):
+            chosen = [at_x[:, j] if j in coalition else at_draws[draw, :, j] for j in range(n_players)]
+            value = np.prod(chosen, axis=0) @ coefficients
+            return np.concatenate([value.real, value.imag])
+
+        expected = shapley_by_definition(game, n_players)
+        assert_allclose(values[draw].real, expected[:, :2], atol=1e-12)
+        assert_allclose(values[draw].imag, expected[:, 2:], atol=1e-12)
+
+
+def test_products_without_one_factor_survive_zeros():
+    factors = np.array([[2.0, 0.0], [0.0, 0.0], [3.0, 5.0]])
+    assert_allclose(leave_one_out(factors), [[0.0, 0.0], [6.0, 0.0], [0.0, 0.0]])
+
+
+@pytest.mark.parametrize("bound", [0.5, 10.0, 60.0, 200.0])
+@pytest.mark.parametrize("precision", [1e-8, 1e-12])
+def test_the_quadrature_of_the_sigmoid_keeps_its_precision_up_to_the_bound(bound, precision):
+    z = np.linspace(-bound, bound, 4001)
+    frequencies, weights = logistic_nodes(bound, precision)
+    error = np.abs(0.5 + np.sin(np.outer(z, frequencies)) @ weights - expit(z)).max()
+    assert error < precision
+    # negative control: the rule is periodic, so far outside the bound it is badly wrong
+    far = bound + np.log(1 / precision) + 0.7
+    assert abs(0.5 + np.sin(far * frequencies) @ weights - expit(far)) > 0.1
+
+
+def test_logistic_values_are_exact_where_mixes_reach_further_than_the_ends():
+    # Parts of opposite sign cancel at x and at the draw but not on the way: a bound from the end points would be wrong.
+    at_x, at_draws = np.array([6.0, -6.0, 1.0]), np.array([[-6.0, 6.0, 0.5], [0.0, 1.0, -2.0]])
+    assert score_bound(0.2, at_x, at_draws) > 12
+    values = logistic_values(0.2, at_x, at_draws)
+    for draw in range(2):
+
+        def game(coalition, draw=draw):
+            return expit(0.2 + sum(at_x[j] if j in coalition else at_draws[draw, j] for j in range(3)))
+
+        assert_allclose(values[draw], shapley_by_definition(game, 3)[:, 0], atol=1e-11)
+
+
+def fitted(kind, data):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 7))
+    if kind == "logistic":
+        return LogisticRegression(C=10).fit(
+            X, X[:, 0] + X[:, 1] * X[:, 2] > 0
+        ), lambda m: lambda r: m.predict_proba(r)[:, 1]
+    if kind == "several outputs":
+        return LinearRegression().fit(X, X[:, :2] ** 2 + X[:, 2:4]), lambda m: m.predict
+    model = {"linear": LinearRegression(), "ridge": Ridge(), "lasso": Lasso(alpha=0.01)}[kind]
+    return model.fit(X, X[:, 0] - 2 * X[:, 3]), lambda m: m.predict
+
+
+@pytest.mark.parametrize("kind", ["linear", "ridge", "lasso", "logistic", "several outputs"])
+@pytest.mark.parametrize("grouped", [True, False])
+def test_recognised_models_are_exact_with_one_evaluation(data, kind, grouped):
+    model, function = fitted(kind, data)
+    groups = data.groups if grouped else None
+    columns = data.columns if grouped else [[c] for c in range(7)]
+    explanation = cs.explain(model, data.x, data.background, groups=groups, budget=10, rng=0)
+    game = marginal_game(function(model), data.x, data.background, columns)
+    expected = shapley_by_definition(game, len(columns))
+    assert_allclose(explanation.values[0].reshape(expected.shape), expected, atol=1e-9)
+    assert explanation.status[0] == "exact"
+    assert explanation.n_evaluations[0] == 1
+    assert (explanation.standard_errors == 0).all()
+    total = explanation.values.sum(axis=1) + explanation.base_values
+    assert_allclose(total, function(model)(data.x[None]), atol=1e-9)
+
+
+def test_many_players_are_no_obstacle():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(200, 60))
+    model = LogisticRegression().fit(X, X[:, 0] - X[:, 1] > 0)
+    exact = cs.explain(model, X[:1], X[:50], rng=0)
+    sampled = cs.explain(lambda rows: model.predict_proba(rows)[:, 1], X[:1], X[:50], budget=20_000, rng=0)
+    assert exact.status[0] == "exact"
+    z = (sampled.values - exact.values) / sampled.standard_errors
+    assert np.abs(z).max() < 5.5  # t quantile at a family-wise level of 1e-4 over 60 values and some 50 dof
+
+
+class Rescaled(LogisticRegression):
+    """Looks like a logistic regression and predicts something else."""
+
+    __module__ = "sklearn.linear_model"
+
+    def predict_proba(self, X):
+        return super().predict_proba(X) ** 2
+
+
+def test_what_is_not_quite_the_form_is_sampled(data):
+    X, y = load_iris(return_X_y=True)
+    assert recognise(LogisticRegression(max_iter=500).fit(X, y)) is None  # a softmax is no product
+    assert recognise(lambda rows: rows[:, 0]) is None
+    assert recognise(LogisticRegression()) is None  # not fitted
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(80, 7))
+    posing = Rescaled().fit(Z, Z[:, 0] > 0)
+    explanation = cs.explain(posing, data.x, data.background, budget=400, rng=0)
+    assert explanation.status[0] == "budget reached"
+    separable = LogisticRegression(C=1e12, max_iter=10_000).fit(Z * 1e3, Z[:, 0] > 0)
+    wide = cs.explain(separable, 1e3 * data.x, 1e3 * data.background, budget=400, rng=0)
+    assert wide.status[0] == "budget reached"  # scores beyond the reach of the quadrature
+
+
+@pytest.mark.parametrize("settings", [{"estimator": "permutation"}, {"control": "none"}, {"features": "correlated"}])
+def test_only_auto_looks_for_a_form(data, settings):
+    model, _ = fitted("linear", data)
+    with_warning = settings.get("features") == "correlated"
+    if with_warning:
+        with pytest.warns(cs.SingularCovarianceWarning):
+            explanation = cs.explain(model, data.x, data.background, budget=400, rng=0, **settings)
+    else:
+        explanation = cs.explain(model, data.x, data.background, budget=400, rng=0, **settings)
+    assert "form" not in explanation.method[0]
