@@ -1,13 +1,23 @@
 """Products, logistic and linear forms against enumeration; recognised models are exact with one evaluation."""
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
 from numpy.testing import assert_allclose
 from scipy.special import expit
 from sklearn.datasets import load_iris
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge
 
 import controlshap as cs
+from controlshap.adapters import as_model
 from controlshap.exact_forms import recognise
 from controlshap.exact_forms.logistic import logistic_nodes, logistic_values, score_bound
 from controlshap.exact_forms.products import leave_one_out, product_values
@@ -105,6 +115,50 @@ def test_many_players_are_no_obstacle():
     assert exact.status[0] == "exact"
     z = (sampled.values - exact.values) / sampled.standard_errors
     assert np.abs(z).max() < 5.5  # t quantile at a family-wise level of 1e-4 over 60 values and some 50 dof
+
+
+def fitted_trees(kind):
+    rng = np.random.default_rng(0)
+    X = np.round(rng.normal(size=(120, 7)), 2)
+    y = X[:, 0] * X[:, 1] + np.abs(X[:, 2]) - X[:, 4]
+    label = (y > 0).astype(int)
+    small = {"n_estimators": 12, "random_state": 0}
+    models = {
+        "forest classifier": lambda: RandomForestClassifier(**small).fit(X, label),
+        "forest, three classes": lambda: RandomForestClassifier(**small).fit(X, label + (y > 1)),
+        "forest regressor": lambda: RandomForestRegressor(max_depth=5, **small).fit(X, y),
+        "gradient boosting": lambda: GradientBoostingRegressor(**small).fit(X, y),
+        "histogram boosting": lambda: HistGradientBoostingRegressor(max_iter=12, random_state=0).fit(X, y),
+        "lightgbm": lambda: lightgbm.LGBMRegressor(verbose=-1, **small).fit(X, y),
+        "xgboost": lambda: xgboost.XGBRegressor(**small).fit(X, y),
+        "margin": lambda: GradientBoostingClassifier(**small).fit(X, label).decision_function,
+    }
+    return models[kind]()
+
+
+KINDS = [
+    "forest classifier", "forest, three classes", "forest regressor", "gradient boosting", "histogram boosting",
+    "lightgbm", "xgboost", "margin",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("grouped", [True, False])
+def test_tree_ensembles_are_exact_with_one_evaluation(data, kind, grouped):
+    model = fitted_trees(kind)
+    function = as_model(model).predict
+    groups = data.groups if grouped else None
+    columns = data.columns if grouped else [[c] for c in range(7)]
+    background, x = np.round(data.background, 2), np.round(data.x, 2)
+    explanation = cs.explain(model, x, background, groups=groups, budget=10, rng=0)
+    expected = shapley_by_definition(marginal_game(function, x, background, columns), len(columns))
+    single = kind in ("xgboost",)  # predicts in single precision
+    assert_allclose(explanation.values[0].reshape(expected.shape), expected, atol=1e-5 if single else 1e-8)
+    assert explanation.status[0] == "exact"
+    assert explanation.method[0] == "tree form"
+    assert explanation.n_evaluations[0] == 1
+    total = explanation.values.sum(axis=1) + explanation.base_values
+    assert_allclose(total, np.asarray(function(x[None])).reshape(total.shape), atol=1e-9)
 
 
 class Rescaled(LogisticRegression):

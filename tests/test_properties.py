@@ -244,7 +244,8 @@ def test_coefficients_are_numbers_for_any_covariance(seed, n_controls, rank, dof
     covariances = np.einsum("kcof,kcog->cofg", rows, rows)
     size = np.abs(rng.normal(size=(2, n_controls))) * (rng.random((2, n_controls)) < 0.7)
     with np.errstate(all="raise", under="ignore"):
-        fit = regress(covariances, np.full((3, 2), dof), size, rows=rows if by_units else None)
+        prior = rng.integers(0, 2, n_controls).astype(float)
+        fit = regress(covariances, np.full((3, 2), dof), size, prior, rows=rows if by_units else None)
     assert np.isfinite(fit.alpha).all()
     assert (fit.squared_correlation >= 0).all()
     assert (fit.squared_correlation <= 1).all()

@@ -21,7 +21,7 @@ from controlshap.explain import explain
 from controlshap.explainer import Explainer
 from controlshap.explanation import Explanation
 from controlshap.storage import load
-from controlshap.surrogates import Taylor
+from controlshap.surrogates import LogisticRidge, Taylor
 from controlshap.values import GaussianConditional, Marginal
 from controlshap.variance import Analytic, Bootstrap, Grouped, LeastSquares
 
@@ -40,6 +40,7 @@ __all__ = [
     "InvalidArgumentError",
     "Kernel",
     "LeastSquares",
+    "LogisticRidge",
     "Marginal",
     "MissingExtraError",
     "ModelOutputError",

@@ -7,13 +7,13 @@ from typing import Any
 
 from controlshap._errors import InvalidArgumentError
 from controlshap.estimators import Estimator, Kernel, PerFeature, Permutation
-from controlshap.surrogates import Surrogate, Taylor
+from controlshap.surrogates import Control, LogisticRidge, Taylor
 from controlshap.values import GaussianConditional, Marginal, ValueFunction
 from controlshap.variance import Analytic, Bootstrap, Grouped, LeastSquares, Variance
 
 VALUE_FUNCTIONS = {"independent": Marginal, "correlated": GaussianConditional}
 ESTIMATORS = {"permutation": Permutation, "kernel": Kernel, "per_feature": PerFeature}
-CONTROLS = {"taylor": Taylor}
+CONTROLS = {"taylor": Taylor, "ridge": LogisticRidge}
 VARIANCES = {"analytic": Analytic, "bootstrap": Bootstrap, "least_squares": LeastSquares, "grouped": Grouped}
 
 
@@ -28,7 +28,7 @@ def resolve_estimator(estimator: Any) -> Estimator | None:
     return None if estimator == "auto" else _resolve("estimator", estimator, ESTIMATORS, "terms", "auto")
 
 
-def resolve_controls(control: Any) -> tuple[Surrogate, ...] | None:
+def resolve_controls(control: Any) -> tuple[Control, ...] | None:
     """`control=`; None for "auto", empty for "none"."""
     if isinstance(control, str) and control == "auto":
         return None
@@ -37,8 +37,8 @@ def resolve_controls(control: Any) -> tuple[Surrogate, ...] | None:
     if isinstance(control, (list, tuple)):
         if not control:
             raise InvalidArgumentError("`control` is an empty list; use control='none'.")
-        return tuple(_resolve("control", one, CONTROLS, "fit", "auto", "none") for one in control)
-    return (_resolve("control", control, CONTROLS, "fit", "auto", "none"),)
+        return tuple(_resolve("control", one, CONTROLS, ("fit", "controls"), "auto", "none") for one in control)
+    return (_resolve("control", control, CONTROLS, ("fit", "controls"), "auto", "none"),)
 
 
 def resolve_variance(variance: Any) -> Variance | None:
@@ -46,16 +46,17 @@ def resolve_variance(variance: Any) -> Variance | None:
     return None if variance == "auto" else _resolve("variance", variance, VARIANCES, "roots", "auto")
 
 
-def _resolve(argument: str, value: Any, names: Mapping[str, type], method: str, *others: str) -> Any:
+def _resolve(argument: str, value: Any, names: Mapping[str, type], method: str | tuple[str, ...], *others: str) -> Any:
     if isinstance(value, str):
         if value in names:
             return names[value]()
         known = ", ".join(repr(name) for name in (*others, *names))
         raise InvalidArgumentError(f"`{argument}` must be one of {known}, or an object; got {value!r}.")
-    if isinstance(value, type) or not hasattr(value, method):
+    methods = (method,) if isinstance(method, str) else method
+    if isinstance(value, type) or not any(hasattr(value, one) for one in methods):
         classes = ", ".join(f"{cls.__name__}()" for cls in names.values())
         raise InvalidArgumentError(
             f"`{argument}` must be a name or an object such as {classes}; got {value!r}. "
-            + ("Instantiate the class." if isinstance(value, type) else f"It has no method `{method}`.")
+            + ("Instantiate the class." if isinstance(value, type) else f"It has no method `{methods[0]}`.")
         )
     return value

@@ -12,13 +12,11 @@ from controlshap.derivatives import FiniteDifferences
 from controlshap.estimators import Enumeration, Estimator, Permutation
 from controlshap.exact import MOST_PLAYERS
 from controlshap.problem import Problem
-from controlshap.surrogates import Surrogate, Taylor
+from controlshap.surrogates import Control, LogisticRidge, Taylor
 from controlshap.variance import Analytic, LeastSquares, Variance
 
 #: Largest share of the budget that the derivatives of an automatic control may take.
 CONTROL_SHARE = 0.2
-#: Units per background row after which a pass is complete (some visits of the first pass are second ones).
-FULL_PASS = 1.25
 #: With draws from a distribution, enumerate only where it costs at most this many times a pair of walks.
 ENUMERATION_FACTOR = 1.0
 
@@ -41,25 +39,27 @@ def choose_estimator(problem: Problem, budget: int) -> Estimator:
     return Permutation()
 
 
-def control_cost(problem: Problem, controls: tuple[Surrogate, ...], budget: int) -> int:
+def control_cost(problem: Problem, controls: tuple[Control, ...], budget: int) -> int:
     """Most evaluations that the controls may spend on a row."""
     kind = {"source": problem.model.source, "correlated": problem.correlated}
-    return sum(control.cost(problem.players, problem.background, budget, **kind) for control in controls)
+    return sum(
+        control.cost(problem.players, problem.background, budget, **kind)
+        for control in controls
+        if not isinstance(control, LogisticRidge)
+    )
 
 
-def choose_controls(problem: Problem, estimator: Estimator, budget: int, x: FloatArray) -> tuple[Surrogate, ...]:
-    """The controls asked for, or for "auto": the Taylor control where it can help and is cheap."""
+def choose_controls(problem: Problem, estimator: Estimator, budget: int, x: FloatArray) -> tuple[Control, ...]:
+    """The controls asked for, or for "auto": a fitted ridge for walks, else the Taylor control where it is cheap."""
     if problem.controls is not None:
         return problem.controls
     if not np.isfinite(problem.background).all() or not np.isfinite(x).all():
         return ()
-    base = problem.base
-    finite_pass = isinstance(estimator, Enumeration) or (isinstance(estimator, Permutation) and estimator.paired)
-    if base.is_exact and finite_pass and not problem.correlated:
-        units = budget // max(1, estimator.unit_cost(problem.players.n_players, finite=True))
-        if units >= FULL_PASS * len(base.rows):
-            # Pairs integrate a quadratic exactly and a pass over the background leaves no noise of rows.
-            return ()
+    if isinstance(estimator, Enumeration):
+        return ()
+    if not problem.correlated and isinstance(estimator, Permutation) and estimator.n_draws == 1:
+        # Costs no evaluations, and knows interactions of all orders; pairs alone integrate a quadratic.
+        return (LogisticRidge(),)
     share = CONTROL_SHARE * budget
     source = Taylor().source(problem.model.source)
     options = [Taylor(), Taylor(derivatives=FiniteDifferences(cross=False))]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controlshap._types import FloatArray
+from controlshap._types import BoolArray, FloatArray
 from controlshap.strata import Roots
 
 #: A control whose spread is below this share of its own size varies by rounding only.
@@ -24,6 +24,8 @@ ROUNDING = 1e-9
 CERTAIN = 1e-6
 #: How many times the expectation under no correlation an F statistic must be for the control to count at all.
 CHANCE = 2.0
+#: Degrees of freedom below which a prior for alpha is not changed.
+PRIOR_DOF = 30.0
 #: One minus the leverage of a unit is taken to be at least this.
 LEAST_LEFT = 0.1
 
@@ -37,15 +39,19 @@ class KnownValues:
     values : ndarray of shape (components, outputs, surrogates)
     roots : Roots
         Of the same trailing shape; empty when the values are exact.
+    prior : ndarray of shape (surrogates,)
+        What alpha is taken to be before any correlation is seen: 1 for a surrogate that was fitted to the model, 0 for
+        others.
     """
 
     values: FloatArray
     roots: Roots
+    prior: FloatArray
 
     @classmethod
-    def exact(cls, values: FloatArray) -> KnownValues:
+    def exact(cls, values: FloatArray, prior: float = 0.0) -> KnownValues:
         """Known values without error."""
-        return cls(values, Roots.zero(values.shape))
+        return cls(values, Roots.zero(values.shape), np.full(values.shape[-1], prior))
 
     @classmethod
     def stack(cls, parts: list[KnownValues]) -> KnownValues:
@@ -59,7 +65,7 @@ class KnownValues:
             rows[..., start : start + width] = part.roots.rows
             roots = roots.join(Roots(rows, part.roots.group, part.roots.dof))
             start += width
-        return cls(values, roots)
+        return cls(values, roots, np.concatenate([part.prior for part in parts]))
 
 
 @dataclass(frozen=True)
@@ -100,14 +106,48 @@ class Coefficients:
         Shrunk towards 0 as far as the correlation could be chance.
     squared_correlation : ndarray of shape (components, outputs)
         Anticipated variance reduction, corrected for chance, 0 to 1.
+    fitted : ndarray of the shape of `alpha`
+        The part of alpha that was fitted, beyond a prior.
     """
 
     alpha: FloatArray
     squared_correlation: FloatArray
+    fitted: FloatArray
 
 
-def regress(covariances: FloatArray, dof: FloatArray, size: FloatArray, rows: FloatArray | None = None) -> Coefficients:
-    """Coefficients from the covariance between functions.
+def regress(
+    covariances: FloatArray, dof: FloatArray, size: FloatArray, prior: FloatArray, rows: FloatArray | None = None
+) -> Coefficients:
+    """Coefficients from the covariance between functions: a prior where it helps, and what the correlation adds to it.
+
+    The prior (all of it, for a component) is kept where the variance with it is smaller than without; the regression
+    then starts from there, and is shrunk towards it. Other arguments as for `_regress`.
+    """
+    whole, shifted = covariances[..., 0, 0], covariances
+    # A control that does not vary here (what a complete pass cancels) has no business in the prior either.
+    offset = np.where(_varies(covariances, size), prior, 0.0)
+    if prior.any():
+        combined = np.concatenate([np.ones((*offset.shape[:-1], 1)), -offset], axis=-1)
+        with_prior = np.einsum("...f,...fg,...g->...", combined, covariances, combined)
+        offset = np.where((with_prior < whole)[..., None], offset, 0.0)
+        change = np.zeros(covariances.shape)
+        change[...] = np.eye(covariances.shape[-1])
+        change[..., 0, 1:] = -offset
+        shifted = change @ covariances @ change.swapaxes(-1, -2)
+        if rows is not None:
+            moved = rows[..., 0] - np.einsum("...cog,...kcog->...kco", offset, rows[..., 1:])
+            rows = np.concatenate([moved[..., None], rows[..., 1:]], axis=-1)
+    if prior.any():
+        # With a good prior there is little to gain from few units, and a chance correlation to lose much from.
+        dof = np.where(dof >= PRIOR_DOF, dof, 0.0)
+    fit = _regress(shifted, dof, size, rows)
+    left = shifted[..., 0, 0] * (1.0 - fit.squared_correlation)
+    reduction = np.where(whole > 0, 1.0 - left / np.where(whole > 0, whole, 1.0), 0.0)
+    return Coefficients(offset + fit.alpha, np.clip(reduction, 0.0, 1.0), fit.alpha)
+
+
+def _regress(covariances: FloatArray, dof: FloatArray, size: FloatArray, rows: FloatArray | None) -> Coefficients:
+    """Coefficients shrunk towards 0.
 
     Parameters
     ----------
@@ -127,7 +167,7 @@ def regress(covariances: FloatArray, dof: FloatArray, size: FloatArray, rows: Fl
     of_controls = covariances[..., 1:, 1:]
     n_controls = cross.shape[-1]
     sd = np.sqrt(np.einsum("...gg->...g", of_controls))
-    used = sd > ROUNDING * np.maximum(size, np.finfo(float).tiny)
+    used = _varies(covariances, size)
     inverse_sd = np.where(used, 1.0 / np.where(used, sd, 1.0), 0.0)
     correlation = of_controls * inverse_sd[..., :, None] * inverse_sd[..., None, :]
     # Several surrogates are often almost the same function: the pseudo-inverse splits between them.
@@ -146,9 +186,25 @@ def regress(covariances: FloatArray, dof: FloatArray, size: FloatArray, rows: Fl
     if rows is not None:
         keep = np.minimum(keep, _predictive_share(rows, alpha, inverse, inverse_sd) / np.maximum(share, 1e-300))
     # Too few degrees of freedom to tell a correlation from chance: no control, unless it is the model itself.
-    certain = share > 1.0 - CERTAIN
+    certain = (share > 1.0 - CERTAIN) & (dof > 0.0) & _many_roots(rows, n_controls)
     keep = np.where(certain, 1.0, np.where(dof > n_controls + 2, np.clip(keep, 0.0, 1.0), 0.0))
-    return Coefficients(alpha * keep[..., None], share * keep)
+    kept = alpha * keep[..., None]
+    return Coefficients(kept, share * keep, kept)
+
+
+def _many_roots(rows: FloatArray | None, n_controls: int) -> BoolArray | bool:
+    """Whether more roots vary than could be fitted without error by that many controls."""
+    if rows is None:
+        return True
+    squares = rows[..., 0] ** 2
+    total, spread = squares.sum(axis=-3), (squares**2).sum(axis=-3)
+    return np.asarray(total**2 > (n_controls + 1.0) * spread)
+
+
+def _varies(covariances: FloatArray, size: FloatArray) -> BoolArray:
+    """Whether each control varies by more than rounding, shape (..., surrogates)."""
+    sd = np.sqrt(np.einsum("...gg->...g", covariances[..., 1:, 1:]))
+    return np.asarray(sd > ROUNDING * np.maximum(size, np.finfo(float).tiny))
 
 
 def _predictive_share(rows: FloatArray, alpha: FloatArray, inverse: FloatArray, inverse_sd: FloatArray) -> FloatArray:
@@ -174,11 +230,11 @@ def adjust(estimates: FloatArray, roots: Roots, known: KnownValues, size: FloatA
     dof = roots.degrees_of_freedom()[..., 0]
     total = roots.function_covariances()
     total[..., 1:, 1:] += known.roots.function_covariances()
-    fit = regress(total, dof, size, rows=roots.rows if by_units else None)
+    fit = regress(total, dof, size, known.prior, rows=roots.rows if by_units else None)
     error = estimates[..., 1:] - known.values
     values = estimates[..., 0] - np.einsum("cog,cog->co", fit.alpha, error)
     rows = roots.rows[..., 0] - np.einsum("cog,kcog->kco", fit.alpha, roots.rows[..., 1:])
-    n_used = (fit.alpha != 0).sum(axis=-1)
+    n_used = (fit.fitted != 0).sum(axis=-1)
     inverse = np.linalg.pinv(total[..., 1:, 1:], rcond=1e-8, hermitian=True)
     residual = Roots(rows[..., None], roots.group, roots.dof).degrees_of_freedom()[..., 0]
     free = np.maximum(residual - n_used, 1.0)
@@ -189,7 +245,7 @@ def adjust(estimates: FloatArray, roots: Roots, known: KnownValues, size: FloatA
     else:
         with np.errstate(invalid="ignore"):  # inf/inf where there is no variance
             rows = rows * np.sqrt(np.where(np.isinf(residual), 1.0, residual / free))
-    rows = rows * np.sqrt(extrapolation(fit.alpha, error, total, residual))
+    rows = rows * np.sqrt(extrapolation(fit.fitted, error, total, residual))
     known_rows = -np.einsum("cog,kcog->kco", fit.alpha, known.roots.rows)
     return Estimate(values, np.concatenate([rows, known_rows]), free), fit.squared_correlation
 

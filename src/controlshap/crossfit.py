@@ -79,9 +79,9 @@ def adjust_by_folds(
         covariances = np.einsum("fkcog,fkcoh->fcogh", others, others)
         covariances[..., 1:, 1:] += known.roots.function_covariances()
         few = len(folds) <= FEW_BLOCKS  # one block of many makes no correlation
-        fit = regress(covariances, dof, size, rows=others if few else None)
+        fit = regress(covariances, dof, size, known.prior, rows=others if few else None)
         overall = blocks.means[..., 1:].mean(axis=0) - known.values
-        reach = np.sqrt(extrapolation(fit.alpha, overall, covariances, dof))
+        reach = np.sqrt(extrapolation(fit.fitted, overall, covariances, dof))
         residual = reach[:, None] * (residual - np.einsum("fcog,fkcog->fkco", fit.alpha, others[..., 1:]))
         rows = reach[of_root] * (rows - np.einsum("kcog,kcog->kco", fit.alpha[of_root], roots.rows[..., 1:]))
         means = means - np.einsum("bcog,bcog->bco", fit.alpha[folds], blocks.means[..., 1:] - known.values)

@@ -7,19 +7,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controlshap._errors import BudgetTooSmallError, NotConvergedWarning
+from controlshap._errors import BudgetTooSmallError, NoClosedFormError, NotConvergedWarning
 from controlshap._random import Purpose, stream
 from controlshap._types import FloatArray
 from controlshap.analysis import Analysis, Sample, analyse
 from controlshap.choices import choose_controls, choose_estimator, choose_variance, control_cost
 from controlshap.control import Estimate, KnownValues, close_sum
+from controlshap.estimators import Enumeration, Permutation
 from controlshap.estimators.protocol import Estimator
+from controlshap.estimators.terms import MeanTerms, Terms
 from controlshap.exact_forms import ExactForm, agrees
 from controlshap.game import Game
 from controlshap.problem import BaseSample, Problem
 from controlshap.sampling import Sampler
 from controlshap.stopping import Stopping
+from controlshap.surrogates import Control, LogisticRidge
 from controlshap.surrogates.protocol import Context, FittedSurrogate, Surrogate
+from controlshap.values.marginal import MarginalImputer
 
 #: Fewest draws behind a v(0) that units do not draw themselves.
 FEWEST_BASE_DRAWS = 16
@@ -52,7 +56,14 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
     variance = choose_variance(problem, estimator)
     check_budget(problem, estimator, controls, budget)
 
-    game, known = _start(problem, x, f"row {row}", controls, budget)
+    learned = [control for control in controls if isinstance(control, LogisticRidge)]
+    game, fixed = _start(
+        problem, x, f"row {row}", tuple(c for c in controls if not isinstance(c, LogisticRidge)), budget
+    )
+    known = fixed
+    if learned:
+        _check_learned(problem, estimator)
+        game.trace = []
     n_base = base_draws(problem, estimator, budget, early=stopping.tolerance is not None)
     base = _base_sample(problem, game, estimator, n_base, stream(entropy, Purpose.BASE, row))
     sampler = Sampler(game, estimator, base, entropy, row, variance.needs_independent_units, p)
@@ -68,7 +79,11 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
     status = "exact" if exact else "budget reached"
     for n_units in stopping.stages(estimator.fewest_units(p), most):
         sampler.extend(n_units)
-        sample = Sample(sampler.terms(), sampler.strata(), shared_base, game.at_x, estimator.closes_sum, base_varies)
+        terms, at_x = sampler.terms(), game.at_x
+        if learned:
+            fold_rng = stream(entropy, Purpose.FOLDS, row)
+            terms, at_x, known = _learn(problem, sampler, terms, at_x, fixed, learned, fold_rng)
+        sample = Sample(terms, sampler.strata(), shared_base, at_x, estimator.closes_sum, base_varies)
         rng = stream(entropy, Purpose.RESAMPLING, row)
         analysis = analyse(sample, variance, known, rng, by_folds=problem.coefficient != "units")
         errors = np.sqrt(analysis.controlled.variances[:-1])
@@ -128,6 +143,37 @@ def _start(
     return game, KnownValues.stack([surrogate.known_values() for surrogate in surrogates])
 
 
+def _check_learned(problem: Problem, estimator: Estimator) -> None:
+    plain_walks = isinstance(estimator, Permutation) and estimator.n_draws == 1
+    if not (isinstance(estimator, Enumeration) or plain_walks) or not isinstance(problem.imputer, MarginalImputer):
+        raise NoClosedFormError(
+            "LogisticRidge() controls permutation walks of one draw with independent features. Use "
+            "estimator='permutation' (or 'auto') and features='independent', or control='taylor'."
+        )
+
+
+def _learn(
+    problem: Problem,
+    sampler: Sampler,
+    terms: Terms,
+    at_x: FloatArray,
+    fixed: KnownValues | None,
+    learned: list[LogisticRidge],
+    rng: np.random.Generator,
+) -> tuple[Terms, FloatArray, KnownValues | None]:
+    """Add the controls that are fitted to what was evaluated; their known value is 0."""
+    if not isinstance(terms, MeanTerms) or sampler.estimator.settles_draws:
+        return terms, at_x, fixed
+    walks = sampler.walks(problem.players)
+    block = sampler.strata().index
+    found = np.concatenate([one.controls(walks, block, rng) for one in learned], axis=3)
+    known = KnownValues.exact(np.zeros(found.shape[1:]), prior=1.0)
+    width = np.ptp(walks.forward, axis=(0, 1))[:, None]  # the controls' size, to tell rounding from variation
+    size = np.broadcast_to(width, (len(width), found.shape[3]))
+    together = known if fixed is None else KnownValues.stack([fixed, known])
+    return MeanTerms(np.concatenate([terms.values, found], axis=3)), np.concatenate([at_x, size], axis=1), together
+
+
 def _base_sample(
     problem: Problem, game: Game, estimator: Estimator, n_draws: int, rng: np.random.Generator
 ) -> BaseSample:
@@ -159,7 +205,7 @@ def refuse_budget(problem: Problem, budget: int) -> None:
     check_budget(problem, estimator, controls if problem.players.n_players > 1 else (), budget)
 
 
-def check_budget(problem: Problem, estimator: Estimator, controls: tuple[Surrogate, ...], budget: int) -> None:
+def check_budget(problem: Problem, estimator: Estimator, controls: tuple[Control, ...], budget: int) -> None:
     """Refuse a budget that cannot give values with errors."""
     needed = _least_budget(problem, estimator, controls, budget)
     if needed > budget:
@@ -174,7 +220,7 @@ def check_budget(problem: Problem, estimator: Estimator, controls: tuple[Surroga
         )
 
 
-def _least_budget(problem: Problem, estimator: Estimator, controls: tuple[Surrogate, ...], budget: int) -> int:
+def _least_budget(problem: Problem, estimator: Estimator, controls: tuple[Control, ...], budget: int) -> int:
     """`budget`, or the next larger one that covers what is bought with it."""
     while True:
         derivatives, base, units, unit_cost = _costs(problem, estimator, controls, budget)
@@ -185,7 +231,7 @@ def _least_budget(problem: Problem, estimator: Estimator, controls: tuple[Surrog
 
 
 def _costs(
-    problem: Problem, estimator: Estimator, controls: tuple[Surrogate, ...], budget: int
+    problem: Problem, estimator: Estimator, controls: tuple[Control, ...], budget: int
 ) -> tuple[int, int, int, int]:
     """Evaluations for derivatives and for the base value, fewest units, evaluations of a unit."""
     p, finite = problem.players.n_players, problem.base.finite

@@ -38,6 +38,7 @@ class Game:
     memory_limit: int
     label: str
     n_evaluations: int = field(default=0)
+    trace: list[FloatArray] | None = None  # values along walks, kept for a surrogate that is fitted to them
 
     @property
     def n_outputs(self) -> int:
@@ -112,6 +113,8 @@ class Game:
         for part in self.slices(u, per_walk):
             rows = self.imputer.walk_rows(self.x, permutations[part], draws[part])
             values[part, 1:p] = self.evaluate(rows).mean(axis=2)
+        if self.trace is not None:
+            self.trace.append(values[..., 0])
         return values
 
     def slices(self, n: int, doubles_each: int) -> Iterator[slice]:

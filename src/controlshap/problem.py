@@ -13,7 +13,7 @@ from controlshap.estimators.protocol import Estimator
 from controlshap.exact_forms.forms import ExactForm
 from controlshap.model import Model
 from controlshap.players import Players
-from controlshap.surrogates.protocol import Surrogate
+from controlshap.surrogates import Control
 from controlshap.values.protocol import Imputer
 from controlshap.variance.protocol import Variance
 
@@ -83,7 +83,7 @@ class Problem:
     players: Players
     feature_names: tuple[str, ...]
     estimator: Estimator | None
-    controls: tuple[Surrogate, ...] | None
+    controls: tuple[Control, ...] | None
     variance: Variance | None
     coefficient: Literal["auto", "units", "folds"]
     memory_limit: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -11,8 +12,10 @@ from controlshap._types import FloatArray, IntArray
 from controlshap.estimators.protocol import Estimator, UnitDraws
 from controlshap.estimators.terms import Terms
 from controlshap.game import COPIES, Game
+from controlshap.players import Players
 from controlshap.problem import BaseSample
 from controlshap.strata import Strata, block_rows, visit_sequence
+from controlshap.surrogates.learned import WalkRecord
 
 #: Units that share a random stream.
 CHUNK = 256
@@ -34,6 +37,7 @@ class Sampler:
     n_players: int
     parts: list[Terms] = field(default_factory=list)
     n_units: int = 0
+    walked: list[tuple[Any, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         rng = stream(self.entropy, Purpose.VISITS, self.row)
@@ -74,6 +78,9 @@ class Sampler:
             design = np.concatenate(designs)[inside]
             draws = self._draws(visits, first, last, inside)
             self.parts.append(self.estimator.terms(self.game, design, draws))
+            if self.game.trace is not None:
+                self.walked.append((design, *self.game.trace))
+                self.game.trace.clear()
             self.n_units = stop
 
     def _draws(self, visits: IntArray, first: int, last: int, inside: slice) -> UnitDraws:
@@ -101,6 +108,14 @@ class Sampler:
             rng = stream(self.entropy, Purpose.DRAWS, self.row, k)
             sets.append(self.game.imputer.sample(CHUNK * n_draws, rng).reshape(CHUNK, n_draws, -1))
         return np.concatenate(sets)
+
+    def walks(self, players: Players) -> WalkRecord:
+        """The walks so far, with what was evaluated along them (kept where `game.trace` is a list)."""
+        parts = [np.concatenate(column) for column in zip(*self.walked, strict=True)]
+        draw = self._blocks[self.visits(self.n_units), 0]
+        backward = parts[2] if len(parts) > 2 else None
+        at_rows = self.base.values[:, :, 0]
+        return WalkRecord(self.game.x, parts[0], parts[1], backward, draw, self.base.rows, at_rows, players)
 
     def terms(self) -> Terms:
         """All terms so far."""

@@ -1,4 +1,4 @@
-"""Linear and logistic models as forms with exact Shapley values (independent features)."""
+"""Linear, logistic and tree models as forms with exact Shapley values (independent features)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from scipy.special import expit
 
 from controlshap._types import FloatArray
 from controlshap.exact_forms.logistic import WIDEST, logistic_values, score_bound
+from controlshap.exact_forms.trees import LeafBoxes
 from controlshap.players import Players
 
 
@@ -76,3 +77,24 @@ class LogisticForm:
             return None
         mean: FloatArray = logistic_values(self.intercept, at_x, at_draws).mean(axis=0)
         return np.asarray(mean[:, None])
+
+
+@final
+@dataclass(frozen=True)
+class TreeForm:
+    """A sum of trees: forests (values or probabilities) and boosted regressions."""
+
+    boxes: LeafBoxes
+
+    @property
+    def name(self) -> str:
+        """Trees."""
+        return "tree form"
+
+    def predict(self, rows: FloatArray) -> FloatArray:
+        """Sum of the leaves that a row falls into."""
+        return self.boxes.predict(rows)
+
+    def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
+        """From the leaf boxes."""
+        return self.boxes.mean_values(x, draws, players)

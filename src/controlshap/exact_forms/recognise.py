@@ -8,10 +8,12 @@ import numpy as np
 
 from controlshap._types import FloatArray
 from controlshap.derivatives.closed import closed_form
-from controlshap.exact_forms.forms import ExactForm, LinearForm, LogisticForm
+from controlshap.exact_forms.forms import ExactForm, LinearForm, LogisticForm, TreeForm
+from controlshap.exact_forms.tree_boxes import tree_boxes, tree_margin_boxes
 
-#: Largest difference between a form and the model itself, relative to the size of the predictions.
-AGREEMENT = 1e-6
+#: Largest difference between a form and the model itself, relative to the size of the predictions: in double precision,
+#: and for libraries that predict in single precision.
+AGREEMENT, SINGLE_AGREEMENT = 1e-6, 1e-5
 
 
 def recognise(source: Any) -> ExactForm | None:
@@ -21,7 +23,12 @@ def recognise(source: Any) -> ExactForm | None:
         return LinearForm(closed.coef, closed.intercept)
     if closed is not None and closed.link == "logistic":
         return LogisticForm(closed.coef[0], float(closed.intercept[0]))
-    return None
+    owner = getattr(source, "__self__", None)
+    if owner is not None and getattr(source, "__name__", "") == "decision_function":
+        boxes = tree_margin_boxes(owner)  # the margin of a boosted classifier; its probability is no sum of trees
+    else:
+        boxes = tree_boxes(source)
+    return None if boxes is None else TreeForm(boxes)
 
 
 def agrees(form: ExactForm, rows: FloatArray, predictions: FloatArray) -> bool:
@@ -30,4 +37,5 @@ def agrees(form: ExactForm, rows: FloatArray, predictions: FloatArray) -> bool:
     if expected.shape != predictions.shape:
         return False
     scale = max(float(np.abs(predictions).max()), 1e-12)
-    return bool(np.abs(expected - predictions).max() <= AGREEMENT * scale)
+    limit = SINGLE_AGREEMENT if isinstance(form, TreeForm) else AGREEMENT
+    return bool(np.abs(expected - predictions).max() <= limit * scale)
