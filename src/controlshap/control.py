@@ -25,7 +25,7 @@ CERTAIN = 1e-6
 #: How many times the expectation under no correlation an F statistic must be for the control to count at all.
 CHANCE = 2.0
 #: Degrees of freedom below which a prior for alpha is not changed.
-PRIOR_DOF = 30.0
+PRIOR_DOF = 80.0
 #: One minus the leverage of a unit is taken to be at least this.
 LEAST_LEFT = 0.1
 

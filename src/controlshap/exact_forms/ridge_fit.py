@@ -15,7 +15,7 @@ from scipy.special import expit
 from controlshap._types import FloatArray, IntArray
 
 #: Ridge penalty per row, on standardised columns and an output scaled to (0, 1).
-PENALTY = 1e-5
+PENALTY = 1e-6
 LIKELIHOOD_STEPS, SQUARE_STEPS, FOLD_STEPS = 6, 6, 2
 #: Outputs outside [0, 1] are taken to lie in their observed range, widened by this share.
 WIDENED = 0.1

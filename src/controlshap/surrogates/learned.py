@@ -43,13 +43,13 @@ class LogisticRidge:
     """
 
     n_folds: int = 5
-    max_rows: int = 4000
+    max_rows: int = 8000
 
     def __post_init__(self) -> None:
         if self.n_folds < 2:
             raise InvalidArgumentError(f"`n_folds` must be at least 2; got {self.n_folds}. The default is 5.")
         if self.max_rows < 100:
-            raise InvalidArgumentError(f"`max_rows` must be at least 100; got {self.max_rows}. The default is 4000.")
+            raise InvalidArgumentError(f"`max_rows` must be at least 100; got {self.max_rows}. The default is 8000.")
 
     def controls(self, walks: WalkRecord, block: IntArray, rng: np.random.Generator) -> FloatArray:
         """Two controls with known value 0, shape (units, players + 1, outputs, 2); see the module.
