@@ -18,7 +18,7 @@ from controlshap._version import __version__
 from controlshap.adapters import as_model
 from controlshap.engine import RowResult, explain_row, refuse_budget
 from controlshap.estimators import Enumeration
-from controlshap.exact_forms import agrees, recognise
+from controlshap.exact_forms import agrees, evaluations_to_recognise, recognise
 from controlshap.execution import check_jobs, ordered_map
 from controlshap.explanation import Explanation
 from controlshap.inputs import FrameMaker, Table, read_table
@@ -119,6 +119,7 @@ class Explainer:
             self._imputer = value_function.bind(table.rows, self.players, names)
         self._model = _with_inputs(as_model(model), table)
         self._problem: Problem | None = None
+        self._n_probes = 0
         self._cache: dict[str, Any] = {}
 
     @property
@@ -128,8 +129,8 @@ class Explainer:
 
     @property
     def n_background_evaluations(self) -> int:
-        """Model evaluations spent once on the background (one, with draws from a distribution)."""
-        return 0 if self._problem is None else len(self._problem.base.rows)
+        """Model evaluations spent once: on the background (one, with draws from a distribution), and on reading trees."""
+        return 0 if self._problem is None else len(self._problem.base.rows) + self._n_probes
 
     def __call__(
         self,
@@ -232,6 +233,7 @@ class Explainer:
         form = None
         if isinstance(imputer, MarginalImputer) and self._estimator is None and self._controls is None:
             form = recognise(self._model.source)
+            self._n_probes = evaluations_to_recognise(self._model.source)
         if form is None:
             refuse_budget(problem, budget)
         predictions: list[FloatArray] = []

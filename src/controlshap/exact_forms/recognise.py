@@ -9,7 +9,7 @@ import numpy as np
 from controlshap._types import FloatArray
 from controlshap.derivatives.closed import closed_form
 from controlshap.exact_forms.forms import ExactForm, LinearForm, LogisticForm, TreeForm
-from controlshap.exact_forms.tree_boxes import tree_boxes, tree_margin_boxes
+from controlshap.exact_forms.tree_boxes import probe_count, tree_boxes, tree_margin_boxes
 
 #: Largest difference between a form and the model itself, relative to the size of the predictions: in double precision,
 #: and for libraries that predict in single precision.
@@ -29,6 +29,12 @@ def recognise(source: Any) -> ExactForm | None:
     else:
         boxes = tree_boxes(source)
     return None if boxes is None else TreeForm(boxes)
+
+
+def evaluations_to_recognise(source: Any) -> int:
+    """Most model evaluations that `recognise` takes, once for an explainer."""
+    owner = getattr(source, "__self__", None)
+    return probe_count(source if owner is None else owner)
 
 
 def agrees(form: ExactForm, rows: FloatArray, predictions: FloatArray) -> bool:

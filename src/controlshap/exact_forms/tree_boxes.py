@@ -7,6 +7,7 @@ only after it has reproduced the model's predictions at, below and above its own
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -28,7 +29,7 @@ from controlshap.exact_forms.boxes_sklearn import (
 from controlshap.exact_forms.boxes_xgboost import read_xgboost
 from controlshap.exact_forms.trees import LeafBoxes
 
-__all__ = ["tree_boxes", "tree_margin_boxes"]
+__all__ = ["probe_count", "tree_boxes", "tree_margin_boxes"]
 
 _Reader: TypeAlias = "Callable[[Any], Reading | None]"
 
@@ -62,6 +63,8 @@ _MARGIN_READERS: Mapping[tuple[str, str], _Reader] = {
     ("xgboost", "Booster"): partial(read_xgboost, margin=True),
 }
 
+_LOGGER = logging.getLogger(__name__)
+
 #: Rows at which a reading must agree with its model.
 _N_PROBES = 128
 
@@ -85,9 +88,19 @@ def tree_margin_boxes(model: Any) -> LeafBoxes | None:
     return _checked_boxes(model, _MARGIN_READERS)
 
 
-def _checked_boxes(model: Any, readers: Mapping[tuple[str, str], _Reader]) -> LeafBoxes | None:
+def probe_count(model: Any) -> int:
+    """Most evaluations that reading a model (or its margin) takes: none for models that are no trees."""
+    known = _reader(model, _READERS) is not None or _reader(model, _MARGIN_READERS) is not None
+    return 2 * _N_PROBES if known else 0
+
+
+def _reader(model: Any, readers: Mapping[tuple[str, str], _Reader]) -> _Reader | None:
     same = (r for (package, name), r in readers.items() if type(model) is getattr(sys.modules.get(package), name, None))
-    reader = next(same, None)
+    return next(same, None)
+
+
+def _checked_boxes(model: Any, readers: Mapping[tuple[str, str], _Reader]) -> LeafBoxes | None:
+    reader = _reader(model, readers)
     if reader is None:
         return None
     try:
@@ -95,7 +108,8 @@ def _checked_boxes(model: Any, readers: Mapping[tuple[str, str], _Reader]) -> Le
             warnings.simplefilter("ignore")  # about names of columns: the probes are bare arrays
             reading = reader(model)
             return None if reading is None else _verify(reading)
-    except Exception:  # noqa: BLE001 - whatever a model or a later version of its library answers, sampling works
+    except Exception:
+        _LOGGER.info("%s could not be read as trees and is sampled", type(model).__name__, exc_info=True)
         return None
 
 
