@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from controlshap._types import FloatArray
 from controlshap.derivatives import FiniteDifferences
-from controlshap.estimators import Enumeration, Estimator, Permutation
+from controlshap.estimators import Enumeration, Estimator, Kernel, PerFeature, Permutation
 from controlshap.exact import MOST_PLAYERS
 from controlshap.problem import Problem
 from controlshap.surrogates import Control, LogisticRidge, Taylor
@@ -26,8 +28,13 @@ def choose_estimator(problem: Problem, budget: int) -> Estimator:
     p = problem.players.n_players
     if p == 1:
         return Enumeration()
-    if problem.estimator is not None:
-        return problem.estimator
+    estimator = problem.estimator
+    if isinstance(estimator, (Kernel, Permutation, PerFeature)):
+        # A finite background has no more draws than rows.
+        most = len(problem.base.rows) if problem.base.finite else estimator.n_draws
+        return replace(estimator, n_draws=min(estimator.n_draws, most))
+    if estimator is not None:
+        return estimator
     base = problem.base
     if p <= MOST_PLAYERS:
         cost = Enumeration().unit_cost(p, finite=base.finite)

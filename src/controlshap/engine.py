@@ -54,6 +54,7 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
     if problem.controls is None and _least_budget(problem, estimator, controls, budget) > budget:
         controls = ()  # an automatic control must fit
     variance = choose_variance(problem, estimator)
+    variance.check(least_squares=estimator.is_least_squares, n_draws=estimator.n_draws)
     check_budget(problem, estimator, controls, budget)
 
     learned = [control for control in controls if isinstance(control, LogisticRidge)]
@@ -235,7 +236,7 @@ def _costs(
 ) -> tuple[int, int, int, int]:
     """Evaluations for derivatives and for the base value, fewest units, evaluations of a unit."""
     p, finite = problem.players.n_players, problem.base.finite
-    units = estimator.fewest_units(p)
+    units = max(estimator.fewest_units(p), choose_variance(problem, estimator).fewest_units)
     if estimator.settles_draws:
         units = len(problem.base.rows) if finite else 2
     derivatives = control_cost(problem, controls, budget)

@@ -129,7 +129,7 @@ class Explainer:
 
     @property
     def n_background_evaluations(self) -> int:
-        """Model evaluations spent once: on the background (one, with draws from a distribution), and on reading trees."""
+        """Model evaluations spent once: on the background (one, with random draws), and to read trees."""
         return 0 if self._problem is None else len(self._problem.base.rows) + self._n_probes
 
     def __call__(
@@ -161,7 +161,9 @@ class Explainer:
         n_jobs = check_jobs(n_jobs)
         problem = self._assemble(stopping.budget)
         task = partial(_explain_numbered, problem, entropy, stopping)
-        results = list(ordered_map(task, list(enumerate(rows)), n_jobs))
+        numbered = list(enumerate(rows))
+        # The first row here: what is computed once (D matrices) is then kept, and sent along to the workers.
+        results = list(ordered_map(task, numbered[:1], 1)) + list(ordered_map(task, numbered[1:], n_jobs))
         return self._collect(results, rows, entropy, stopping, self._base_error(problem))
 
     def _sampled(self, table: Table) -> Table:
@@ -186,6 +188,8 @@ class Explainer:
         return error
 
     def _check_rows(self, X: Any) -> FloatArray:
+        if hasattr(X, "to_frame") and hasattr(X, "index") and self._table.names is not None:
+            X = X.to_frame().T  # one row of a frame: its index names the columns
         table = read_table(X, "X", one_row=True)
         n_columns = len(self.column_names)
         if table.rows.shape[1] != n_columns:
@@ -201,6 +205,7 @@ class Explainer:
             table = Table(table.rows[:, position], self._table.names, None)
         if not isinstance(self._imputer, MarginalImputer):
             _refuse_missing(table.rows, "X", self.column_names)
+        self._imputer.check(table.rows, self.column_names)
         return table.rows
 
     def _check_variance(self) -> None:
@@ -292,11 +297,13 @@ class Explainer:
 
     def save(self, path: str | Path) -> Path:
         """Write background, settings and what was computed once (D matrices) to a folder; never the model."""
+        maker = self._table.restore if isinstance(self._table.restore, FrameMaker) else None
         arrays: dict[str, Any] = {"background": self._table.rows, "owner": self.players.owner}
         header: dict[str, Any] = {
-            "column_names": list(self._table.names) if self._table.names else None,
-            "frame": self._table.restore.kind if isinstance(self._table.restore, FrameMaker) else None,
+            "column_names": list(maker.columns) if maker else None,  # as the frame had them, integers too
+            "frame": maker.kind if maker else None,
             "player_names": list(self.players.names),
+            "n_background": self._n_background,
             "settings": {name: encode(value, arrays, name) for name, value in self._settings.items()},
         }
         matrices = self._cache.get("d_matrices")
@@ -314,6 +321,7 @@ class Explainer:
             rows, owner = arrays["background"], arrays["owner"]
             groups = {name: np.flatnonzero(owner == j).tolist() for j, name in enumerate(header["player_names"])}
             names, kind = header["column_names"], header["frame"]
+            n_background = int(header["n_background"])
             matrices = arrays.get("d_matrices")
             cache = {} if matrices is None else {"d_matrices": DMatrices(matrices, int(header["d_permutations"]))}
         except KeyError as error:
@@ -322,6 +330,7 @@ class Explainer:
             ) from error
         explainer = cls(model, FrameMaker(kind, tuple(names))(rows) if kind else rows, groups=groups, **settings)
         explainer._cache.update(cache)
+        explainer._n_background = n_background
         return explainer
 
 
@@ -345,7 +354,7 @@ def _check_stopping(budget: int | None, tolerance: float | None) -> Stopping:
             f"`tolerance` must be positive, a share of the spread of the values; got {tolerance!r}. "
             "Use for example 0.01."
         )
-    return Stopping(budget, tolerance)
+    return Stopping(budget, None if tolerance is None else float(tolerance))
 
 
 def _at_least(name: str, value: Any, least: int, unit: str) -> int:

@@ -64,24 +64,29 @@ class Sampler:
         """Evaluate units up to the `n_units`-th."""
         cost = self.estimator.unit_cost(self.n_players, finite=self.base.finite)
         doubles = max(1, cost) * len(self.game.x) * COPIES
-        chunks_at_once = max(1, int(self.game.memory_limit // (2 * 8 * doubles * CHUNK)))
+        units_at_once = max(1, int(self.game.memory_limit // (2 * 8 * doubles)))
         visits = self.visits(n_units) if self.base.finite else np.arange(n_units)
         while self.n_units < n_units:
             first = self.n_units // CHUNK
-            stop = min(n_units, (first + chunks_at_once) * CHUNK)
+            # Whole chunks where they fit; otherwise a part of one.
+            whole = (first + max(1, units_at_once // CHUNK)) * CHUNK
+            stop = min(n_units, whole, self.n_units + max(units_at_once, 1))
             last = -(-stop // CHUNK)
             inside = slice(self.n_units - first * CHUNK, stop - first * CHUNK)
-            designs = [
-                self.estimator.sample(self.n_players, CHUNK, stream(self.entropy, Purpose.COALITIONS, self.row, k))
-                for k in range(first, last)
-            ]
-            design = np.concatenate(designs)[inside]
+            design = self._design(first, last, inside)
             draws = self._draws(visits, first, last, inside)
             self.parts.append(self.estimator.terms(self.game, design, draws))
             if self.game.trace is not None:
                 self.walked.append((design, *self.game.trace))
                 self.game.trace.clear()
             self.n_units = stop
+
+    def _design(self, first: int, last: int, inside: slice) -> Any:
+        if self.estimator.settles_draws:  # nothing random, and large: the same coalitions for every unit
+            rng = stream(self.entropy, Purpose.COALITIONS, self.row)
+            return self.estimator.sample(self.n_players, inside.stop - inside.start, rng)
+        streams = (stream(self.entropy, Purpose.COALITIONS, self.row, k) for k in range(first, last))
+        return np.concatenate([self.estimator.sample(self.n_players, CHUNK, rng) for rng in streams])[inside]
 
     def _draws(self, visits: IntArray, first: int, last: int, inside: slice) -> UnitDraws:
         at_mean = self.base.mean

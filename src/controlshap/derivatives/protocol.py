@@ -76,7 +76,9 @@ class UserDerivatives:
                 "Taylor(gradient=...) needs `hessian` too for independent features, where the surrogate is of "
                 "second order (the paper's Theorem 1). Pass hessian=lambda x: ..."
             )
-        return Derivatives(gradient, checked_shape("hessian", self.hessian(point.x), o, (c, c)))
+        hessian = checked_shape("hessian", self.hessian(point.x), o, (c, c))
+        # The quadratic form sees the symmetric part only; Theorem 1 takes it to be all there is.
+        return Derivatives(gradient, 0.5 * (hessian + hessian.transpose(0, 2, 1)))
 
 
 def checked_shape(name: str, value: Any, n_outputs: int, shape: tuple[int, ...]) -> FloatArray:

@@ -226,6 +226,17 @@ class GaussianImputer:
         """Cut latent columns where asked."""
         return rows if self.thresholds is None else self.thresholds.apply(rows)
 
+    def check(self, rows: FloatArray, feature_names: tuple[str, ...]) -> None:
+        """Codes of thresholded columns must lie on their own side of the cut."""
+        wrong = np.argwhere(self.to_inputs(rows) != rows)
+        if self.thresholds is not None and len(wrong):
+            row, column = wrong[0]
+            raise InvalidArgumentError(
+                "`X`: with binary='threshold' a binary column must hold one of its codes, on its own side of the cut; "
+                f"row {row} holds {rows[row, column]:g} in {feature_names[column]!r}, which the model would not see. "
+                "Use the background's codes and moments, or binary='linear'."
+            )
+
     def workspace(self, *, walk: bool) -> int:
         """A few matrices of the size of the covariance."""
         n_columns = len(self.moments.mean)

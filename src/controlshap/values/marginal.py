@@ -67,6 +67,9 @@ class MarginalImputer:
         """The rows themselves."""
         return rows
 
+    def check(self, rows: FloatArray, feature_names: tuple[str, ...]) -> None:
+        """Every row will do."""
+
     def workspace(self, *, walk: bool) -> int:  # noqa: ARG002
         """Nothing but the rows."""
         return 0

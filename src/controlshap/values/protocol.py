@@ -41,6 +41,9 @@ class Imputer(Protocol):
     def to_inputs(self, rows: FloatArray) -> FloatArray:
         """What the model sees of rows `(n, columns)`; surrogates see the rows themselves."""
 
+    def check(self, rows: FloatArray, feature_names: tuple[str, ...]) -> None:
+        """Refuse explained rows that this value function cannot hold."""
+
     def workspace(self, *, walk: bool) -> int:
         """Doubles needed beside the rows themselves, for each walk or each coalition."""
 

@@ -27,6 +27,11 @@ class Analytic:
         """Yes."""
         return True
 
+    @property
+    def fewest_units(self) -> int:
+        """Two."""
+        return 2
+
     def check(self, *, least_squares: bool, n_draws: int) -> None:  # noqa: ARG002
         """Only means have an analytic variance."""
         if least_squares:

@@ -11,6 +11,9 @@ from controlshap._errors import InvalidArgumentError
 from controlshap.estimators.terms import Terms
 from controlshap.strata import Roots, Strata
 
+#: Resamples solved together.
+AT_ONCE = 20
+
 
 @final
 @dataclass(frozen=True)
@@ -41,12 +44,19 @@ class Bootstrap:
         """No."""
         return False
 
+    @property
+    def fewest_units(self) -> int:
+        """Two."""
+        return 2
+
     def check(self, *, least_squares: bool, n_draws: int) -> None:
         """Fits every estimator."""
 
     def roots(self, terms: Terms, strata: Strata, rng: np.random.Generator) -> Roots:
         """Covariance of the resampled estimates."""
-        estimates = terms.solve(strata.resample(self.n_resamples, rng))
+        # A few resamples at a time: their weights are as long as the units are many.
+        counts = [min(AT_ONCE, self.n_resamples - done) for done in range(0, self.n_resamples, AT_ONCE)]
+        estimates = np.concatenate([terms.solve(strata.resample(count, rng)) for count in counts])
         rows = (estimates - estimates.mean(axis=0)) / np.sqrt(self.n_resamples - 1)
         if strata.is_independent:
             # The ordinary bootstrap variance has divisor n; and it knows no more than the units do.

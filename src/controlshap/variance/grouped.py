@@ -49,6 +49,11 @@ class Grouped:
         """No."""
         return False
 
+    @property
+    def fewest_units(self) -> int:
+        """Two in each group."""
+        return 2 * self.n_groups
+
     def check(self, *, least_squares: bool, n_draws: int) -> None:
         """Fits every estimator."""
 

@@ -41,6 +41,11 @@ class LeastSquares:
         """For the delta form."""
         return not self.paper
 
+    @property
+    def fewest_units(self) -> int:
+        """Two."""
+        return 2
+
     def check(self, *, least_squares: bool, n_draws: int) -> None:
         """Only for the kernel estimator; the paper's form for two draws or more."""
         if not least_squares:

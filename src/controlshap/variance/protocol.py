@@ -21,6 +21,10 @@ class Variance(Protocol):
     def by_units(self) -> bool:
         """Whether the roots come from units, so that some can be left out."""
 
+    @property
+    def fewest_units(self) -> int:
+        """Units below which there is no variance."""
+
     def check(self, *, least_squares: bool, n_draws: int) -> None:
         """Refuse an estimator that this method does not fit."""
 
