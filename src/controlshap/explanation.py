@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 from controlshap._errors import InvalidArgumentError, MissingExtraError
 from controlshap._types import FloatArray, IntArray
@@ -98,7 +98,7 @@ class Explanation:
         """
         if not 0 < level < 1:
             raise InvalidArgumentError(f"`level` must lie between 0 and 1; got {level}. Use for example 0.95.")
-        quantile = student_t.ppf(0.5 + level / 2.0, np.minimum(self.degrees_of_freedom, 1e12))
+        quantile = stdtrit(np.minimum(self.degrees_of_freedom, 1e12), 0.5 + level / 2.0)
         reach = np.where(self.standard_errors > 0, quantile * self.standard_errors, 0.0)
         return self.values - reach, self.values + reach
 
