@@ -180,9 +180,22 @@ def test_what_is_not_quite_the_form_is_sampled(data):
     posing = Rescaled().fit(Z, Z[:, 0] > 0)
     explanation = cs.explain(posing, data.x, data.background, budget=400, rng=0)
     assert explanation.status[0] == "budget reached"
-    separable = LogisticRegression(C=1e12, max_iter=10_000).fit(Z * 1e3, Z[:, 0] > 0)
-    wide = cs.explain(separable, 1e3 * data.x, 1e3 * data.background, budget=400, rng=0)
+    seen = []
+
+    class Counting(LogisticRegression):
+        __module__ = "sklearn.linear_model"
+
+        def predict_proba(self, X):
+            seen.append(len(X))
+            return super().predict_proba(X)
+
+    counting = Counting(C=1e12, max_iter=10_000).fit(Z * 1e3, Z[:, 0] > 0)
+    counting.__class__.__name__ = "LogisticRegression"
+    assert recognise(counting) is not None
+    explainer = cs.Explainer(counting, 1e3 * data.background)
+    wide = explainer(1e3 * data.x, budget=400, rng=0)
     assert wide.status[0] == "budget reached"  # scores beyond the reach of the quadrature
+    assert sum(seen) == wide.n_evaluations[0] + explainer.n_background_evaluations  # f(x) is asked for once
 
 
 @pytest.mark.parametrize("settings", [{"estimator": "permutation"}, {"control": "none"}, {"features": "correlated"}])

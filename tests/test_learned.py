@@ -132,3 +132,18 @@ def test_correlated_features_are_refused(plain_data):
 def test_bad_settings_are_refused(settings, match):
     with pytest.raises(cs.InvalidArgumentError, match=match):
         cs.LogisticRidge(**settings)
+
+
+def test_missing_values_are_refused_before_any_call(data):
+    calls = []
+
+    def model(rows):
+        calls.append(len(rows))
+        return np.nan_to_num(rows).sum(axis=1)
+
+    background = data.background.copy()
+    background[0, 0] = np.nan
+    explainer = cs.Explainer(model, background, control="ridge", estimator="permutation")
+    with pytest.raises(cs.InvalidArgumentError, match="`control='ridge'` needs finite rows"):
+        explainer(data.x, budget=400, rng=0)
+    assert sum(calls) == len(background)  # the background itself, once

@@ -67,20 +67,11 @@ def choose_controls(problem: Problem, estimator: Estimator, budget: int, x: Floa
     if not problem.correlated and isinstance(estimator, Permutation) and estimator.n_draws == 1:
         # Costs no evaluations, and knows interactions of all orders; pairs alone integrate a quadratic.
         return (LogisticRidge(),)
-    share = CONTROL_SHARE * budget
-    source = Taylor().source(problem.model.source)
-    options = [Taylor(), Taylor(derivatives=FiniteDifferences(cross=False))]
-    if not isinstance(source, FiniteDifferences):
-        options = options[:1]
-    for option in options:
-        cost = control_cost(problem, (option,), budget)
-        if option is options[0] and isinstance(source, FiniteDifferences) and not problem.correlated:
-            full = FiniteDifferences(cross=True).cost(problem.background, problem.players, budget, second=True)
-            if full > share:
-                continue
-        if cost <= share:
-            return (option,)
-    return ()
+    options = [Taylor()]
+    if isinstance(Taylor().source(problem.model.source), FiniteDifferences):
+        options = [Taylor(derivatives=FiniteDifferences(cross=cross)) for cross in (True, False)]
+    affordable = [o for o in options if control_cost(problem, (o,), budget) <= CONTROL_SHARE * budget]
+    return tuple(affordable[:1])
 
 
 def choose_variance(problem: Problem, estimator: Estimator) -> Variance:

@@ -137,7 +137,6 @@ def regress(
         if rows is not None:
             moved = rows[..., 0] - np.einsum("...cog,...kcog->...kco", offset, rows[..., 1:])
             rows = np.concatenate([moved[..., None], rows[..., 1:]], axis=-1)
-    if prior.any():
         # With a good prior there is little to gain from few units, and a chance correlation to lose much from.
         dof = np.where(dof >= PRIOR_DOF, dof, 0.0)
     fit = _regress(shifted, dof, size, rows)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controlshap._errors import BudgetTooSmallError, NoClosedFormError, NotConvergedWarning
+from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, NoClosedFormError, NotConvergedWarning
 from controlshap._random import Purpose, stream
 from controlshap._types import FloatArray
 from controlshap.analysis import Analysis, Sample, analyse
@@ -45,8 +45,11 @@ class RowResult:
 def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stopping: Stopping) -> RowResult:
     """Shapley values of one row."""
     budget, p = stopping.budget, problem.players.n_players
+    label = f"row {row}"
+    at_row = None
     if problem.form is not None:
-        known_form = _by_form(problem, problem.form, x, f"row {row}")
+        at_row = _evaluate_row(problem, x, label)
+        known_form = _by_form(problem, problem.form, x, at_row)
         if known_form is not None:
             return known_form
     estimator = choose_estimator(problem, budget)
@@ -56,14 +59,17 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
     variance = choose_variance(problem, estimator)
     variance.check(least_squares=estimator.is_least_squares, n_draws=estimator.n_draws)
     check_budget(problem, estimator, controls, budget)
-
     learned = [control for control in controls if isinstance(control, LogisticRidge)]
+    if learned:
+        _check_learned(problem, estimator, x)
+
+    if at_row is None:
+        at_row = _evaluate_row(problem, x, label)
     game, fixed = _start(
-        problem, x, f"row {row}", tuple(c for c in controls if not isinstance(c, LogisticRidge)), budget
+        problem, x, at_row, label, tuple(c for c in controls if not isinstance(c, LogisticRidge)), budget
     )
     known = fixed
     if learned:
-        _check_learned(problem, estimator)
         game.trace = []
     n_base = base_draws(problem, estimator, budget, early=stopping.tolerance is not None)
     base = _base_sample(problem, game, estimator, n_base, stream(entropy, Purpose.BASE, row))
@@ -102,9 +108,15 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
     return RowResult(analysis, game.n_evaluations, sampler.n_units, status, method)
 
 
-def _by_form(problem: Problem, form: ExactForm, x: FloatArray, label: str) -> RowResult | None:
-    """Values of a model of a known form: one evaluation, no error; None where the form does not reach this row."""
-    at_x = problem.model(x[None], n_outputs=problem.base.n_outputs, where=f"{label} itself")[0]
+def _evaluate_row(problem: Problem, x: FloatArray, label: str) -> FloatArray:
+    """f(x), shape (outputs,): the one evaluation that every explanation starts with."""
+    inputs = problem.imputer.to_inputs(x[None])
+    outputs: FloatArray = problem.model(inputs, n_outputs=problem.base.n_outputs, where=f"{label} itself")[0]
+    return outputs
+
+
+def _by_form(problem: Problem, form: ExactForm, x: FloatArray, at_x: FloatArray) -> RowResult | None:
+    """Values of a model of a known form, without error; None where the form does not reach this row."""
     if not agrees(form, x[None], at_x[None]):
         return None
     values = form.mean_values(x, problem.base.rows, problem.players)
@@ -118,12 +130,9 @@ def _by_form(problem: Problem, form: ExactForm, x: FloatArray, label: str) -> Ro
 
 
 def _start(
-    problem: Problem, x: FloatArray, label: str, controls: tuple[Surrogate, ...], budget: int
+    problem: Problem, x: FloatArray, at_x: FloatArray, label: str, controls: tuple[Surrogate, ...], budget: int
 ) -> tuple[Game, KnownValues | None]:
     """The game of the row, with its surrogates made (their evaluations counted) and what is known of them."""
-    at_x = problem.model(problem.imputer.to_inputs(x[None]), n_outputs=problem.base.n_outputs, where=f"{label} itself")[
-        0
-    ]
     plain = Game(x, problem.imputer, problem.model, (), at_x[:, None], problem.memory_limit, label, n_evaluations=1)
     if not controls:
         return plain, None
@@ -144,12 +153,17 @@ def _start(
     return game, KnownValues.stack([surrogate.known_values() for surrogate in surrogates])
 
 
-def _check_learned(problem: Problem, estimator: Estimator) -> None:
+def _check_learned(problem: Problem, estimator: Estimator, x: FloatArray) -> None:
     plain_walks = isinstance(estimator, Permutation) and estimator.n_draws == 1
     if not (isinstance(estimator, Enumeration) or plain_walks) or not isinstance(problem.imputer, MarginalImputer):
         raise NoClosedFormError(
             "LogisticRidge() controls permutation walks of one draw with independent features. Use "
             "estimator='permutation' (or 'auto') and features='independent', or control='taylor'."
+        )
+    if not np.isfinite(x).all() or not np.isfinite(problem.background).all():
+        raise InvalidArgumentError(
+            "`control='ridge'` needs finite rows and a finite background, but there are missing values. "
+            "Use control='none', or impute them."
         )
 
 

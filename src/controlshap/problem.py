@@ -25,8 +25,7 @@ class BaseSample:
     Attributes
     ----------
     rows : ndarray of shape (n, columns)
-        A finite background, or the part of it that was afforded (shared by all explained rows); or draws from the
-        distribution (one set for each explained row).
+        A finite background, shared by all explained rows; or draws from the distribution, one set for each.
     values : ndarray of shape (n, outputs, functions)
         The model there, and the surrogates where there are any.
     population : float
@@ -45,7 +44,7 @@ class BaseSample:
     @property
     def is_exact(self) -> bool:
         """Whether the mean over these rows is v(0) itself."""
-        return len(self.rows) >= self.population
+        return self.finite
 
     @property
     def n_outputs(self) -> int:
@@ -63,7 +62,7 @@ class BaseSample:
         n = len(self.values)
         if self.is_exact or n < 2:
             return np.zeros((0, *self.values.shape[1:]))
-        result: FloatArray = (self.values - self.mean) * np.sqrt((1.0 - n / self.population) / (n * (n - 1)))
+        result: FloatArray = (self.values - self.mean) / np.sqrt(n * (n - 1))
         return result
 
 

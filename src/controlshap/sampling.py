@@ -70,7 +70,7 @@ class Sampler:
             first = self.n_units // CHUNK
             # Whole chunks where they fit; otherwise a part of one.
             whole = (first + max(1, units_at_once // CHUNK)) * CHUNK
-            stop = min(n_units, whole, self.n_units + max(units_at_once, 1))
+            stop = min(n_units, whole, self.n_units + units_at_once)
             last = -(-stop // CHUNK)
             inside = slice(self.n_units - first * CHUNK, stop - first * CHUNK)
             design = self._design(first, last, inside)
@@ -90,29 +90,22 @@ class Sampler:
 
     def _draws(self, visits: IntArray, first: int, last: int, inside: slice) -> UnitDraws:
         at_mean = self.base.mean
-        imputer, n_draws = self.game.imputer, self.estimator.n_draws
-        spare = None
+        needs_spare = self.estimator.needs_spare_draws
         if self.base.finite:
-            if self.estimator.needs_spare_draws:
-                spare = self._fresh(first, last)[inside]
+            spare = self._fresh(1, first, last)[0, inside] if needs_spare else None
             index = self._blocks[visits[first * CHUNK + inside.start : first * CHUNK + inside.stop]]
             return UnitDraws(self.base.rows[index], self.base.values[index], spare, at_mean)
-        n_sets = 2 if self.estimator.needs_spare_draws else 1
-        sets = []
-        for k in range(first, last):
-            rng = stream(self.entropy, Purpose.DRAWS, self.row, k)
-            rows = imputer.sample(n_sets * CHUNK * n_draws, rng)
-            sets.append(rows.reshape(n_sets, CHUNK, n_draws, -1))
-        rows = np.concatenate(sets, axis=1)[:, inside]
-        return UnitDraws(rows[0], None, rows[1] if n_sets == 2 else None, at_mean)
+        rows = self._fresh(2 if needs_spare else 1, first, last)[:, inside]
+        return UnitDraws(rows[0], None, rows[1] if needs_spare else None, at_mean)
 
-    def _fresh(self, first: int, last: int) -> FloatArray:
+    def _fresh(self, n_sets: int, first: int, last: int) -> FloatArray:
+        """Independent draws `(n_sets, units, n_draws, columns)` for the units of some chunks."""
         n_draws = self.estimator.n_draws
         sets = []
         for k in range(first, last):
             rng = stream(self.entropy, Purpose.DRAWS, self.row, k)
-            sets.append(self.game.imputer.sample(CHUNK * n_draws, rng).reshape(CHUNK, n_draws, -1))
-        return np.concatenate(sets)
+            sets.append(self.game.imputer.sample(n_sets * CHUNK * n_draws, rng).reshape(n_sets, CHUNK, n_draws, -1))
+        return np.concatenate(sets, axis=1)
 
     def walks(self, players: Players) -> WalkRecord:
         """The walks so far, with what was evaluated along them (kept where `game.trace` is a list)."""
@@ -132,5 +125,4 @@ class Sampler:
         """The blocks behind the terms so far."""
         if not self.base.finite or (self.independent_units and not self.estimator.settles_draws):
             return Strata.independent(self.n_units)
-        scale = self.base.population / len(self.base.rows)
-        return Strata(self.visits(self.n_units), self.n_blocks * scale, settled=self.estimator.settles_draws)
+        return Strata(self.visits(self.n_units), self.n_blocks, settled=self.estimator.settles_draws)

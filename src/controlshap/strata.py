@@ -146,10 +146,6 @@ class Strata:
         m = len(self.visits)
         return (1.0 - self.share) / (m * (m - 1)) if m > 1 else 0.0
 
-    def subset(self, keep: IntArray) -> Strata:
-        """The same design with only these units."""
-        return Strata(self.labels[keep], self.population, self.settled)
-
     def coarsen(self, n_units: int) -> tuple[IntArray, Strata]:
         """Batches of about n_units units in all, within blocks, each to be taken as one unit.
 
