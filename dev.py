@@ -3,12 +3,14 @@
     python3 dev.py demo      make the environment, explain an embedded data set, write a picture
     python3 dev.py test      make the environment, lint, check types, run every test
     python3 dev.py env       make the environment only
+    python3 dev.py peers     make .venv-peers, where benchmarks/efficiency.py runs (needs Python 3.12: --python PATH)
 
 Further arguments of `test` go to pytest. Uses the standard library alone.
 """
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -18,6 +20,7 @@ ROOT = Path(__file__).resolve().parent
 ENVIRONMENT = ROOT / ".venv"
 PYTHON = ENVIRONMENT / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = ENVIRONMENT / "installed.sha256"
+PEERS = ROOT / ".venv-peers"
 
 
 def run(*command: str) -> None:
@@ -47,6 +50,21 @@ def make_environment() -> None:
     STAMP.write_text(wanted)
 
 
+def make_peers(arguments: list[str]) -> None:
+    """Create `.venv-peers` with the packages that the efficiency benchmark compares with."""
+    given = arguments[1:2] if arguments[:1] == ["--python"] else [sys.executable, "python3.12", "python3.13"]
+    check = "import sys; sys.exit(sys.version_info < (3, 12))"
+    for python in given:
+        if shutil.which(python) and subprocess.call([python, "-c", check], stderr=subprocess.DEVNULL) == 0:
+            break
+    else:
+        sys.exit("The peers need Python 3.12 or newer: python3 dev.py peers --python PATH")
+    run(python, "-m", "venv", "--clear", PEERS)
+    pip = (PEERS / PYTHON.relative_to(ENVIRONMENT), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    run(*pip, "-r", "benchmarks/requirements-peers.txt")
+    run(*pip, "-e", ".")
+
+
 def test(arguments: list[str]) -> None:
     """Lint, format, types, dependency direction, tests."""
     run(PYTHON, "-m", "ruff", "check", ".")
@@ -58,10 +76,13 @@ def test(arguments: list[str]) -> None:
 
 def main() -> None:
     """Do one job."""
-    jobs = {"demo", "test", "env"}
+    jobs = {"demo", "test", "env", "peers"}
     if len(sys.argv) < 2 or sys.argv[1] not in jobs:
         sys.exit(__doc__)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if sys.argv[1] == "peers":
+        make_peers(sys.argv[2:])
+        return
     make_environment()
     if sys.argv[1] == "demo":
         run(PYTHON, "-m", "controlshap.demo", *sys.argv[2:])

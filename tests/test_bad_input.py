@@ -59,7 +59,10 @@ MAKING = {
     "features an odd object": ({"features": 3}, r"`features` must be a name or an object.*got 3.*no method `bind`"),
     "estimator unknown": ({"estimator": "walk"}, r"`estimator` must be one of 'auto', 'permutation'.*got 'walk'"),
     "estimator a class": ({"estimator": cs.Kernel}, r"`estimator`.*Kernel\(\).*Instantiate the class"),
-    "control unknown": ({"control": "tailor"}, r"`control` must be one of 'auto', 'none', 'taylor'.*got 'tailor'"),
+    "control unknown": (
+        {"control": "tailor"},
+        r"`control` must be one of 'auto', 'thorough', 'none', 'taylor'.*got 'tailor'",
+    ),
     "control a class": ({"control": [cs.Taylor]}, r"`control`.*Taylor\(\).*Instantiate the class"),
     "control an empty list": ({"control": []}, r"`control` is an empty list; use control='none'"),
     "variance unknown": ({"variance": "jackknife"}, r"`variance` must be one of 'auto', 'analytic'.*got 'jackknife'"),

@@ -26,7 +26,7 @@ def case(request, data):
         warnings.simplefilter("ignore", cs.SingularCovarianceWarning)
         imputer = value_function.bind(data.background, players, names)
     at_x = data.model2(data.x[None])[0][:, None]
-    game = Game(data.x, imputer, as_model(data.model2), (), at_x, 2**28, "row 0")
+    game = Game(data.x, imputer, at_x, 2**28, as_model(data.model2), (), "row 0")
 
     def exact(draw):
         if request.param == "independent":

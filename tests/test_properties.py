@@ -244,8 +244,8 @@ def test_coefficients_are_numbers_for_any_covariance(seed, n_controls, rank, dof
     covariances = np.einsum("kcof,kcog->cofg", rows, rows)
     size = np.abs(rng.normal(size=(2, n_controls))) * (rng.random((2, n_controls)) < 0.7)
     with np.errstate(all="raise", under="ignore"):
-        prior = rng.integers(0, 2, n_controls).astype(float)
-        fit = regress(covariances, np.full((3, 2), dof), size, prior, rows=rows if by_units else None)
+        priors = rng.integers(0, 2, (2, n_controls)).astype(float)
+        fit = regress(covariances, np.full((3, 2), dof), size, priors, rows=rows if by_units else None)
     assert np.isfinite(fit.alpha).all()
     assert (fit.squared_correlation >= 0).all()
     assert (fit.squared_correlation <= 1).all()
@@ -274,7 +274,7 @@ def explanations(draw):
         covariance=some(rows, *trailing, players, players),
         n_evaluations=draw(arrays(np.int64, rows)),
         status=np.array(draw(st.lists(st.sampled_from(["exact", "converged"]), min_size=rows, max_size=rows))),
-        method=np.array(["Permutation + Taylor"] * rows),
+        method=np.array(["Permutation + Taylor"] * rows), controls=np.array(["Taylor 0.90"] * rows),
         data=some(rows, players), feature_names=names, column_names=names,
         output_names=draw(st.none() | st.lists(NAMES, min_size=outputs, max_size=outputs).map(tuple)),
         player_columns=tuple((j,) for j in range(players)),

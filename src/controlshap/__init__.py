@@ -21,7 +21,7 @@ from controlshap.explain import explain
 from controlshap.explainer import Explainer
 from controlshap.explanation import Explanation
 from controlshap.storage import load
-from controlshap.surrogates import LogisticRidge, Taylor
+from controlshap.surrogates import CoalitionProcess, LogisticRidge, Polynomial, RidgeNetwork, Taylor, Trees
 from controlshap.values import GaussianConditional, Marginal
 from controlshap.variance import Analytic, Bootstrap, Grouped, LeastSquares
 
@@ -29,6 +29,7 @@ __all__ = [
     "Analytic",
     "Bootstrap",
     "BudgetTooSmallError",
+    "CoalitionProcess",
     "ControlShapError",
     "ControlShapWarning",
     "ErraticVarianceWarning",
@@ -48,9 +49,12 @@ __all__ = [
     "NotConvergedWarning",
     "PerFeature",
     "Permutation",
+    "Polynomial",
+    "RidgeNetwork",
     "SingularCovarianceWarning",
     "SingularSystemError",
     "Taylor",
+    "Trees",
     "WeakControlWarning",
     "__version__",
     "explain",

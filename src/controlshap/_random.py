@@ -32,6 +32,8 @@ class Purpose(IntEnum):
     D_MATRICES = 5
     BASE = 6
     BACKGROUND = 7
+    KNOWN_VALUES = 8
+    SURROGATE = 9
 
 
 def resolve_entropy(rng: RngLike) -> int:

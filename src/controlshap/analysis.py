@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controlshap._types import FloatArray
-from controlshap.control import Estimate, KnownValues, adjust, close_sum, mix
+from controlshap.control import Coefficients, Estimate, KnownValues, adjust, close_sum, mix
 from controlshap.crossfit import Blocks, adjust_by_folds, deal_folds
 from controlshap.estimators.terms import LeastSquaresTerms, Terms
 from controlshap.strata import MANY_UNITS, Roots, Strata
@@ -46,11 +46,14 @@ class Analysis:
     ----------
     controlled, uncontrolled : Estimate
     variance_reduction : ndarray of shape (components, outputs)
+    alpha : ndarray of shape (components, outputs, surrogates)
+        Coefficients of the controls, means over folds; no surrogates without control.
     """
 
     controlled: Estimate
     uncontrolled: Estimate
     variance_reduction: FloatArray
+    alpha: FloatArray
 
 
 def analyse(
@@ -79,32 +82,33 @@ def analyse(
         blocks = Blocks(strata.block_means(terms.pseudo_values(weights)), roots, of_base)
         folds = deal_folds(n_blocks, rng)
 
-    def adjusted(known: KnownValues | None, size: FloatArray | None) -> tuple[Estimate, FloatArray]:
+    def adjusted(known: KnownValues | None, size: FloatArray | None) -> tuple[Estimate, Coefficients | None]:
         # without control least squares is closed by its constraint, and there is nothing to fit
         if part == 0.0 or (known is None and (target is None or isinstance(terms, LeastSquaresTerms))):
             return _by_units(estimates, joined, known, size, target)
-        crossed, reduction = adjust_by_folds(blocks, known, size, target, folds)
+        crossed, coefficients = adjust_by_folds(blocks, known, size, target, folds)
         if part < 1.0:
             crossed = mix(_by_units(estimates, joined, known, size, target)[0], crossed, part)
-        return crossed, reduction
+        return crossed, coefficients
 
-    uncontrolled, reduction = adjusted(None, None)
-    if known is None:
-        return Analysis(uncontrolled, uncontrolled, reduction)
-    controlled, reduction = adjusted(known, size)
-    return Analysis(controlled, uncontrolled, reduction)
+    uncontrolled, _ = adjusted(None, None)
+    controlled, fit = adjusted(known, size) if known is not None else (uncontrolled, None)
+    if fit is None:
+        nothing = np.zeros((*uncontrolled.values.shape, 0))
+        return Analysis(uncontrolled, uncontrolled, nothing.sum(axis=-1), nothing)
+    return Analysis(controlled, uncontrolled, fit.squared_correlation, fit.alpha)
 
 
 def _by_units(
     estimates: FloatArray, roots: Roots, known: KnownValues | None, size: FloatArray | None, total: FloatArray | None
-) -> tuple[Estimate, FloatArray]:
+) -> tuple[Estimate, Coefficients | None]:
     """Control and closed sum with coefficients from the same units."""
     if known is None or size is None:
         adjusted = Estimate(estimates[..., 0], roots.rows[..., 0], roots.degrees_of_freedom()[..., 0])
-        reduction: FloatArray = np.zeros(adjusted.values.shape)
+        fit = None
     else:
-        adjusted, reduction = adjust(estimates, roots, known, size)
-    return (adjusted if total is None else close_sum(adjusted, total)), reduction
+        adjusted, fit = adjust(estimates, roots, known, size)
+    return (adjusted if total is None else close_sum(adjusted, total)), fit
 
 
 def _base_roots(sample: Sample, shape: tuple[int, ...], weights: FloatArray) -> Roots:

@@ -7,13 +7,16 @@ from typing import Any
 
 from controlshap._errors import InvalidArgumentError
 from controlshap.estimators import Estimator, Kernel, PerFeature, Permutation
-from controlshap.surrogates import Control, LogisticRidge, Taylor
+from controlshap.surrogates import CoalitionProcess, Control, LogisticRidge, Polynomial, RidgeNetwork, Taylor, Trees
 from controlshap.values import GaussianConditional, Marginal, ValueFunction
 from controlshap.variance import Analytic, Bootstrap, Grouped, LeastSquares, Variance
 
 VALUE_FUNCTIONS = {"independent": Marginal, "correlated": GaussianConditional}
 ESTIMATORS = {"permutation": Permutation, "kernel": Kernel, "per_feature": PerFeature}
-CONTROLS = {"taylor": Taylor, "ridge": LogisticRidge}
+CONTROLS = {
+    "taylor": Taylor, "ridge": LogisticRidge, "network": RidgeNetwork, "polynomial": Polynomial, "trees": Trees,
+    "coalitions": CoalitionProcess,
+}  # fmt: skip
 VARIANCES = {"analytic": Analytic, "bootstrap": Bootstrap, "least_squares": LeastSquares, "grouped": Grouped}
 
 
@@ -29,16 +32,19 @@ def resolve_estimator(estimator: Any) -> Estimator | None:
 
 
 def resolve_controls(control: Any) -> tuple[Control, ...] | None:
-    """`control=`; None for "auto", empty for "none"."""
-    if isinstance(control, str) and control == "auto":
+    """`control=`; None for "auto" and "thorough", empty for "none"."""
+    if isinstance(control, str) and control in ("auto", "thorough"):
         return None
     if isinstance(control, str) and control == "none":
         return ()
     if isinstance(control, (list, tuple)):
         if not control:
             raise InvalidArgumentError("`control` is an empty list; use control='none'.")
-        return tuple(_resolve("control", one, CONTROLS, ("fit", "controls"), "auto", "none") for one in control)
-    return (_resolve("control", control, CONTROLS, ("fit", "controls"), "auto", "none"),)
+        return tuple(
+            _resolve("control", one, CONTROLS, ("fit", "learn", "learn_game"), "auto", "thorough", "none")
+            for one in control
+        )
+    return (_resolve("control", control, CONTROLS, ("fit", "learn", "learn_game"), "auto", "thorough", "none"),)
 
 
 def resolve_variance(variance: Any) -> Variance | None:

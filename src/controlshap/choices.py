@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,18 +14,39 @@ from controlshap._types import FloatArray
 from controlshap.derivatives import FiniteDifferences
 from controlshap.estimators import Enumeration, Estimator, Kernel, PerFeature, Permutation
 from controlshap.exact import MOST_PLAYERS
+from controlshap.fits.boosting import boosting_available
 from controlshap.problem import Problem
-from controlshap.surrogates import Control, LogisticRidge, Taylor
+from controlshap.surrogates import (
+    LEARNERS,
+    CoalitionProcess,
+    Control,
+    Learner,
+    LogisticRidge,
+    RidgeNetwork,
+    Surrogate,
+    Taylor,
+    Trees,
+)
+from controlshap.values.gaussian import GaussianImputer
+from controlshap.values.marginal import MarginalImputer
 from controlshap.variance import Analytic, LeastSquares, Variance
 
 #: Largest share of the budget that the derivatives of an automatic control may take.
 CONTROL_SHARE = 0.2
 #: With draws from a distribution, enumerate only where it costs at most this many times a pair of walks.
 ENUMERATION_FACTOR = 1.0
+#: Pairs of coalitions, in multiples of the players, from which on each is worth the whole background.
+WHOLE_FACTOR = 12
+#: Seconds that fitting trees takes, for each fold and for each row.
+TREE_SECONDS = (0.03, 1.5e-5)
 
 
-def choose_estimator(problem: Problem, budget: int) -> Estimator:
-    """The estimator asked for, or for "auto": enumeration where it is exact or cheap, else paired walks."""
+def choose_estimator(problem: Problem, budget: int, *, early: bool = False) -> Estimator:
+    """The estimator asked for, or for "auto".
+
+    Enumeration where it is exact or cheap; KernelSHAP over the whole background where the budget pays for so many
+    coalitions that their values can be interpolated; else paired walks (always where a run may end early).
+    """
     p = problem.players.n_players
     if p == 1:
         return Enumeration()
@@ -43,35 +65,80 @@ def choose_estimator(problem: Problem, budget: int) -> Estimator:
                 return Enumeration()
         elif cost <= ENUMERATION_FACTOR * Permutation().unit_cost(p, finite=base.finite):
             return Enumeration()
+    if not early and _is_whole(problem, budget):
+        return Kernel(n_draws=len(base.rows), reuse=True)
     return Permutation()
+
+
+def _is_whole(problem: Problem, budget: int) -> bool:
+    """Whether there are so many coalitions that each is worth the whole background."""
+    free = problem.controls is None and (problem.variance is None or isinstance(problem.variance, LeastSquares))
+    if not free or problem.correlated or not problem.base.finite or not np.isfinite(problem.background).all():
+        return False
+    p, n_rows = problem.players.n_players, len(problem.base.rows)
+    return p >= 4 and (budget - 1) // (2 * n_rows) >= WHOLE_FACTOR * p
 
 
 def control_cost(problem: Problem, controls: tuple[Control, ...], budget: int) -> int:
     """Most evaluations that the controls may spend on a row."""
-    kind = {"source": problem.model.source, "correlated": problem.correlated}
-    return sum(
-        control.cost(problem.players, problem.background, budget, **kind)
-        for control in controls
-        if not isinstance(control, LogisticRidge)
-    )
+    kind: dict[str, Any] = {"source": problem.model.source, "correlated": problem.correlated}
+    return sum(control.cost(problem.players, problem.background, budget, **kind) for control in made(controls))
+
+
+def made(controls: tuple[Control, ...]) -> tuple[Surrogate, ...]:
+    """Those that are made before sampling."""
+    return tuple(cast("Surrogate", control) for control in controls if not _is_learned(control))
+
+
+def learned(controls: tuple[Control, ...]) -> tuple[Learner | CoalitionProcess, ...]:
+    """Those that are fitted to what was sampled."""
+    return tuple(cast("Learner | CoalitionProcess", control) for control in controls if _is_learned(control))
+
+
+def _is_learned(control: Control) -> bool:
+    return hasattr(control, "learn") or hasattr(control, "learn_game")
 
 
 def choose_controls(problem: Problem, estimator: Estimator, budget: int, x: FloatArray) -> tuple[Control, ...]:
-    """The controls asked for, or for "auto": a fitted ridge for walks, else the Taylor control where it is cheap."""
+    """The controls asked for, or for "auto": what can be fitted to the evaluations, and Taylor where that is free.
+
+    Estimators that nothing is fitted for get the Taylor control where its derivatives are cheap.
+    """
     if problem.controls is not None:
         return problem.controls
     if not np.isfinite(problem.background).all() or not np.isfinite(x).all():
         return ()
     if isinstance(estimator, Enumeration):
         return ()
-    if not problem.correlated and isinstance(estimator, Permutation) and estimator.n_draws == 1:
-        # Costs no evaluations, and knows interactions of all orders; pairs alone integrate a quadratic.
-        return (LogisticRidge(),)
+    known = isinstance(problem.imputer, (MarginalImputer, GaussianImputer))
+    if isinstance(estimator, Kernel) and estimator.reuse:
+        return (CoalitionProcess(), CoalitionProcess(start=None))
+    if known and isinstance(estimator, (Permutation, Kernel)):
+        # They cost no evaluations, and know interactions of all orders; pairs alone integrate a quadratic.
+        if problem.correlated and control_cost(problem, (Taylor(),), budget) == 0:
+            return (Taylor(), *(() if problem.shared is None else (problem.shared,)), LogisticRidge())
+        trees = _affordable_trees(problem, budget)
+        if problem.shared is None:
+            return (LogisticRidge(), *trees)
+        # one that was fitted before saves the time of fitting, unless there is time to spare
+        return (problem.shared, LogisticRidge(), *trees) if trees else (problem.shared,)
     options = [Taylor()]
     if isinstance(Taylor().source(problem.model.source), FiniteDifferences):
         options = [Taylor(derivatives=FiniteDifferences(cross=cross)) for cross in (True, False)]
     affordable = [o for o in options if control_cost(problem, (o,), budget) <= CONTROL_SHARE * budget]
     return tuple(affordable[:1])
+
+
+def _affordable_trees(problem: Problem, budget: int) -> tuple[Trees, ...]:
+    """Trees, where fitting them takes no longer than the model itself, or where time does not matter."""
+    if problem.correlated or problem.seconds is None or not boosting_available():
+        return ()
+    if problem.seconds == np.inf:  # "thorough"
+        return (Trees(), Trees(start=RidgeNetwork()))
+    trees = Trees()
+    each = TREE_SECONDS[0] + TREE_SECONDS[1] * min(budget, trees.max_rows)
+    needed = trees.n_folds * problem.base.n_outputs * each
+    return (trees,) if needed <= problem.seconds * budget else ()
 
 
 def choose_variance(problem: Problem, estimator: Estimator) -> Variance:

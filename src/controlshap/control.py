@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 
 from controlshap._types import BoolArray, FloatArray
 from controlshap.strata import Roots
@@ -39,19 +40,22 @@ class KnownValues:
     values : ndarray of shape (components, outputs, surrogates)
     roots : Roots
         Of the same trailing shape; empty when the values are exact.
-    prior : ndarray of shape (surrogates,)
-        What alpha is taken to be before any correlation is seen: 1 for a surrogate that was fitted to the model, 0 for
-        others.
+    priors : ndarray of shape (candidates, surrogates)
+        What alpha may be before any correlation is seen: 1 for a function that was fitted to the model. None at all for
+        other surrogates.
+    inflation : float
+        How many times larger than their units show the variance of controlled values is.
     """
 
     values: FloatArray
     roots: Roots
-    prior: FloatArray
+    priors: FloatArray
+    inflation: float = 1.0
 
     @classmethod
-    def exact(cls, values: FloatArray, prior: float = 0.0) -> KnownValues:
-        """Known values without error."""
-        return cls(values, Roots.zero(values.shape), np.full(values.shape[-1], prior))
+    def exact(cls, values: FloatArray) -> KnownValues:
+        """Known values without error, of surrogates that were not fitted."""
+        return cls(values, Roots.zero(values.shape), np.zeros((0, values.shape[-1])))
 
     @classmethod
     def stack(cls, parts: list[KnownValues]) -> KnownValues:
@@ -65,7 +69,12 @@ class KnownValues:
             rows[..., start : start + width] = part.roots.rows
             roots = roots.join(Roots(rows, part.roots.group, part.roots.dof))
             start += width
-        return cls(values, roots, np.concatenate([part.prior for part in parts]))
+        return cls(
+            values,
+            roots,
+            scipy.linalg.block_diag(*(part.priors for part in parts)),
+            max(part.inflation for part in parts),
+        )
 
 
 @dataclass(frozen=True)
@@ -116,20 +125,17 @@ class Coefficients:
 
 
 def regress(
-    covariances: FloatArray, dof: FloatArray, size: FloatArray, prior: FloatArray, rows: FloatArray | None = None
+    covariances: FloatArray, dof: FloatArray, size: FloatArray, priors: FloatArray, rows: FloatArray | None = None
 ) -> Coefficients:
-    """Coefficients from the covariance between functions: a prior where it helps, and what the correlation adds to it.
+    """Coefficients from the covariance between functions: the best prior, and what the correlation adds to it.
 
-    The prior (all of it, for a component) is kept where the variance with it is smaller than without; the regression
-    then starts from there, and is shrunk towards it. Other arguments as for `_regress`.
+    The prior that leaves the least variance in all components together is taken, for those components where it
+    helps; the regression then starts from there, and is shrunk towards it. Other arguments as for `_regress`.
     """
     whole, shifted = covariances[..., 0, 0], covariances
-    # A control that does not vary here (what a complete pass cancels) has no business in the prior either.
-    offset = np.where(_varies(covariances, size), prior, 0.0)
-    if prior.any():
-        combined = np.concatenate([np.ones((*offset.shape[:-1], 1)), -offset], axis=-1)
-        with_prior = np.einsum("...f,...fg,...g->...", combined, covariances, combined)
-        offset = np.where((with_prior < whole)[..., None], offset, 0.0)
+    offset = np.zeros((*whole.shape, covariances.shape[-1] - 1))
+    if len(priors):
+        offset = _best_prior(covariances, size, priors)
         change = np.zeros(covariances.shape)
         change[...] = np.eye(covariances.shape[-1])
         change[..., 0, 1:] = -offset
@@ -137,15 +143,31 @@ def regress(
         if rows is not None:
             moved = rows[..., 0] - np.einsum("...cog,...kcog->...kco", offset, rows[..., 1:])
             rows = np.concatenate([moved[..., None], rows[..., 1:]], axis=-1)
-        # With a good prior there is little to gain from few units, and a chance correlation to lose much from.
-        dof = np.where(dof >= PRIOR_DOF, dof, 0.0)
-    fit = _regress(shifted, dof, size, rows)
+    # With a good prior there is little to gain from few units, and a chance correlation to lose much from.
+    least = PRIOR_DOF if len(priors) else 0.0
+    fit = _regress(shifted, dof, size, rows, least)
     left = shifted[..., 0, 0] * (1.0 - fit.squared_correlation)
     reduction = np.where(whole > 0, 1.0 - left / np.where(whole > 0, whole, 1.0), 0.0)
     return Coefficients(offset + fit.alpha, np.clip(reduction, 0.0, 1.0), fit.alpha)
 
 
-def _regress(covariances: FloatArray, dof: FloatArray, size: FloatArray, rows: FloatArray | None) -> Coefficients:
+def _best_prior(covariances: FloatArray, size: FloatArray, priors: FloatArray) -> FloatArray:
+    """The prior `(..., components, outputs, surrogates)` of the least variance, 0 where it does not help."""
+    # A control that varies in no component (what a complete pass cancels) has no business in the prior either.
+    varies = _varies(covariances, size).any(axis=-3, keepdims=True)
+    offsets = priors.reshape(-1, *[1] * (covariances.ndim - 2), priors.shape[1]) * np.where(varies, 1.0, 0.0)
+    offsets = np.broadcast_to(offsets, (len(priors), *covariances.shape[:-2], priors.shape[1]))
+    combined = np.concatenate([np.ones((*offsets.shape[:-1], 1)), -offsets], axis=-1)
+    left = np.einsum("m...f,...fg,m...g->m...", combined, covariances, combined)
+    best = left.sum(axis=-2, keepdims=True).argmin(axis=0, keepdims=True)
+    offset = np.take_along_axis(offsets, best[..., None], axis=0)[0]
+    helps = np.take_along_axis(left, best, axis=0)[0] < covariances[..., 0, 0]
+    return np.where(helps[..., None], offset, 0.0)
+
+
+def _regress(
+    covariances: FloatArray, dof: FloatArray, size: FloatArray, rows: FloatArray | None, least_dof: float
+) -> Coefficients:
     """Coefficients shrunk towards 0.
 
     Parameters
@@ -160,6 +182,8 @@ def _regress(covariances: FloatArray, dof: FloatArray, size: FloatArray, rows: F
     rows : ndarray of shape (n_roots, components, outputs, F), optional
         Roots that come from units: the coefficient is then kept only as far as it predicts units that are left out
         (a correlation made by one outlier does not).
+    least_dof : float
+        Degrees of freedom below which only a control that is the model itself is used.
     """
     of_model = covariances[..., 0, 0]
     cross = covariances[..., 0, 1:]
@@ -186,7 +210,7 @@ def _regress(covariances: FloatArray, dof: FloatArray, size: FloatArray, rows: F
         keep = np.minimum(keep, _predictive_share(rows, alpha, inverse, inverse_sd) / np.maximum(share, 1e-300))
     # Too few degrees of freedom to tell a correlation from chance: no control, unless it is the model itself.
     certain = (share > 1.0 - CERTAIN) & (dof > 0.0) & _many_roots(rows, n_controls)
-    keep = np.where(certain, 1.0, np.where(dof > n_controls + 2, np.clip(keep, 0.0, 1.0), 0.0))
+    keep = np.where(certain, 1.0, np.where(dof > max(n_controls + 2, least_dof), np.clip(keep, 0.0, 1.0), 0.0))
     kept = alpha * keep[..., None]
     return Coefficients(kept, share * keep, kept)
 
@@ -217,10 +241,10 @@ def _predictive_share(rows: FloatArray, alpha: FloatArray, inverse: FloatArray, 
     return np.where(total > 0, 1.0 - press / np.where(total > 0, total, 1.0), 0.0)
 
 
-def adjust(estimates: FloatArray, roots: Roots, known: KnownValues, size: FloatArray) -> tuple[Estimate, FloatArray]:
+def adjust(estimates: FloatArray, roots: Roots, known: KnownValues, size: FloatArray) -> tuple[Estimate, Coefficients]:
     """Subtract what the surrogates' known errors explain, alpha from the same units.
 
-    Returns the adjusted estimate and the anticipated variance reduction `(components, outputs)`. Alpha was fitted to
+    Returns the adjusted estimate and the coefficients. Alpha was fitted to
     the same units, so the variance is in the regression form: `1 + d' C^-1 d / dof` times the residual variance, with
     d the surrogates' error; residuals are those that a unit has when it is left out (the HC3 form) where roots come
     from units, else they lose a degree of freedom for each control.
@@ -229,7 +253,7 @@ def adjust(estimates: FloatArray, roots: Roots, known: KnownValues, size: FloatA
     dof = roots.degrees_of_freedom()[..., 0]
     total = roots.function_covariances()
     total[..., 1:, 1:] += known.roots.function_covariances()
-    fit = regress(total, dof, size, known.prior, rows=roots.rows if by_units else None)
+    fit = regress(total, dof, size, known.priors, rows=roots.rows if by_units else None)
     error = estimates[..., 1:] - known.values
     values = estimates[..., 0] - np.einsum("cog,cog->co", fit.alpha, error)
     rows = roots.rows[..., 0] - np.einsum("cog,kcog->kco", fit.alpha, roots.rows[..., 1:])
@@ -245,8 +269,9 @@ def adjust(estimates: FloatArray, roots: Roots, known: KnownValues, size: FloatA
         with np.errstate(invalid="ignore"):  # inf/inf where there is no variance
             rows = rows * np.sqrt(np.where(np.isinf(residual), 1.0, residual / free))
     rows = rows * np.sqrt(extrapolation(fit.fitted, error, total, residual))
+    rows = rows * np.sqrt(np.where((fit.alpha != 0).any(axis=-1), known.inflation, 1.0))
     known_rows = -np.einsum("cog,kcog->kco", fit.alpha, known.roots.rows)
-    return Estimate(values, np.concatenate([rows, known_rows]), free), fit.squared_correlation
+    return Estimate(values, np.concatenate([rows, known_rows]), free), fit
 
 
 def extrapolation(alpha: FloatArray, error: FloatArray, covariances: FloatArray, dof: FloatArray) -> FloatArray:

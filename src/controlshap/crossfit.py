@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.control import Estimate, KnownValues, closing, extrapolation, regress
+from controlshap.control import Coefficients, Estimate, KnownValues, closing, extrapolation, regress
 from controlshap.strata import Roots, sum_by
 
 #: Folds for few blocks and for many: the more blocks, the less it matters what a fold leaves out.
@@ -47,7 +47,7 @@ def deal_folds(n_blocks: int, rng: np.random.Generator) -> IntArray:
 
 def adjust_by_folds(
     blocks: Blocks, known: KnownValues | None, size: FloatArray | None, total: FloatArray | None, folds: IntArray
-) -> tuple[Estimate, FloatArray]:
+) -> tuple[Estimate, Coefficients | None]:
     """Subtract the controls and close the sum, each fold with what the other folds say.
 
     Parameters
@@ -60,7 +60,8 @@ def adjust_by_folds(
     Returns
     -------
     estimate : Estimate
-    variance_reduction : ndarray of shape (components, outputs)
+    coefficients : Coefficients or None
+        Means over folds.
     """
     roots, shared, n_folds = blocks.roots, blocks.shared, int(folds.max()) + 1
     if roots.block is None:
@@ -74,12 +75,12 @@ def adjust_by_folds(
     rows, means, residual = roots.rows[..., 0], blocks.means[..., 0], others[..., 0]
     shared_rows = np.broadcast_to(shared.rows[..., 0], (n_folds, *shared.rows.shape[:-1]))
     known_rows = np.zeros((n_folds, 0, *rows.shape[1:]))
-    reduction = np.zeros(means.shape[1:])
+    coefficients = None
     if known is not None and size is not None:
         covariances = np.einsum("fkcog,fkcoh->fcogh", others, others)
         covariances[..., 1:, 1:] += known.roots.function_covariances()
         few = len(folds) <= FEW_BLOCKS  # one block of many makes no correlation
-        fit = regress(covariances, dof, size, known.prior, rows=others if few else None)
+        fit = regress(covariances, dof, size, known.priors, rows=others if few else None)
         overall = blocks.means[..., 1:].mean(axis=0) - known.values
         reach = np.sqrt(extrapolation(fit.fitted, overall, covariances, dof))
         residual = reach[:, None] * (residual - np.einsum("fcog,fkcog->fkco", fit.alpha, others[..., 1:]))
@@ -87,7 +88,9 @@ def adjust_by_folds(
         means = means - np.einsum("bcog,bcog->bco", fit.alpha[folds], blocks.means[..., 1:] - known.values)
         shared_rows = shared_rows - np.einsum("fcog,kcog->fkco", fit.alpha, shared.rows[..., 1:])
         known_rows = -np.einsum("fcog,kcog->fkco", fit.alpha, known.roots.rows)
-        reduction = np.einsum("f,fco->co", shares, fit.squared_correlation)
+        coefficients = Coefficients(
+            *(np.tensordot(shares, part, axes=1) for part in (fit.alpha, fit.squared_correlation, fit.fitted))
+        )
     if total is not None:
         unclosed = means.mean(axis=0)
         rows, means = rows.copy(), means.copy()
@@ -101,7 +104,7 @@ def adjust_by_folds(
             known_rows[k] = spread.project(known_rows[k])
     in_all = [np.einsum("f,fkco->kco", shares, part) for part in (shared_rows, known_rows)]
     of_units = Roots(rows[..., None], roots.group, roots.dof).degrees_of_freedom()[..., 0]
-    return Estimate(means.mean(axis=0), np.concatenate([rows, *in_all]), of_units), reduction
+    return Estimate(means.mean(axis=0), np.concatenate([rows, *in_all]), of_units), coefficients
 
 
 def _without(roots: Roots, keep: BoolArray) -> FloatArray:

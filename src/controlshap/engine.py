@@ -11,18 +11,19 @@ from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, NoClo
 from controlshap._random import Purpose, stream
 from controlshap._types import FloatArray
 from controlshap.analysis import Analysis, Sample, analyse
-from controlshap.choices import choose_controls, choose_estimator, choose_variance, control_cost
+from controlshap.choices import choose_controls, choose_estimator, choose_variance, control_cost, learned, made
 from controlshap.control import Estimate, KnownValues, close_sum
-from controlshap.estimators import Enumeration, Permutation
+from controlshap.estimators import Enumeration, Kernel, Permutation
 from controlshap.estimators.protocol import Estimator
-from controlshap.estimators.terms import MeanTerms, Terms
 from controlshap.exact_forms import ExactForm, agrees
 from controlshap.game import Game
+from controlshap.learning import learn
 from controlshap.problem import BaseSample, Problem
 from controlshap.sampling import Sampler
 from controlshap.stopping import Stopping
-from controlshap.surrogates import Control, LogisticRidge
+from controlshap.surrogates import CoalitionProcess, Control, Learner
 from controlshap.surrogates.protocol import Context, FittedSurrogate, Surrogate
+from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.marginal import MarginalImputer
 
 #: Fewest draws behind a v(0) that units do not draw themselves.
@@ -40,6 +41,7 @@ class RowResult:
     n_units: int
     status: str
     method: str
+    controls: str
 
 
 def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stopping: Stopping) -> RowResult:
@@ -52,34 +54,31 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
         known_form = _by_form(problem, problem.form, x, at_row)
         if known_form is not None:
             return known_form
-    estimator = choose_estimator(problem, budget)
+    estimator = choose_estimator(problem, budget, early=stopping.tolerance is not None)
     controls = choose_controls(problem, estimator, budget, x) if p > 1 else ()
     if problem.controls is None and _least_budget(problem, estimator, controls, budget) > budget:
         controls = ()  # an automatic control must fit
     variance = choose_variance(problem, estimator)
     variance.check(least_squares=estimator.is_least_squares, n_draws=estimator.n_draws)
     check_budget(problem, estimator, controls, budget)
-    learned = [control for control in controls if isinstance(control, LogisticRidge)]
-    if learned:
-        _check_learned(problem, estimator, x)
+    learners = learned(controls)
+    if learners:
+        _check_learners(problem, estimator, learners, x)
 
     if at_row is None:
         at_row = _evaluate_row(problem, x, label)
-    game, fixed = _start(
-        problem, x, at_row, label, tuple(c for c in controls if not isinstance(c, LogisticRidge)), budget
-    )
+    game, fixed = _start(problem, x, at_row, label, made(controls), budget)
     known = fixed
-    if learned:
+    if learners and not estimator.settles_draws:
         game.trace = []
     n_base = base_draws(problem, estimator, budget, early=stopping.tolerance is not None)
     base = _base_sample(problem, game, estimator, n_base, stream(entropy, Purpose.BASE, row))
     sampler = Sampler(game, estimator, base, entropy, row, variance.needs_independent_units, p)
-    unit_cost = estimator.unit_cost(p, finite=base.finite)
     exact = estimator.settles_draws and base.is_exact
     if estimator.settles_draws and base.finite:
         most = sampler.n_blocks
     else:
-        most = (budget - game.n_evaluations) // max(1, unit_cost)
+        most = sampler.affordable(budget - game.n_evaluations)
 
     base_varies = estimator.draws_base(finite=base.finite)
     shared_base = np.zeros((0, *game.at_x.shape)) if base_varies else base.root_rows()
@@ -87,10 +86,13 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
     for n_units in stopping.stages(estimator.fewest_units(p), most):
         sampler.extend(n_units)
         terms, at_x = sampler.terms(), game.at_x
-        if learned:
-            fold_rng = stream(entropy, Purpose.FOLDS, row)
-            terms, at_x, known = _learn(problem, sampler, terms, at_x, fixed, learned, fold_rng)
-        sample = Sample(terms, sampler.strata(), shared_base, at_x, estimator.closes_sum, base_varies)
+        if game.trace is not None:
+            found = learn(problem, sampler, terms, fixed, learners, stream(entropy, Purpose.FOLDS, row))
+            terms, at_x, known = found.terms, found.sizes, found.known
+        # what was fitted has no part in the error of a shared v(0)
+        more = ((0, 0), (0, 0), (0, at_x.shape[1] - shared_base.shape[2]))
+        of_base = np.pad(shared_base, more)
+        sample = Sample(terms, sampler.strata(), of_base, at_x, estimator.closes_sum, base_varies)
         rng = stream(entropy, Purpose.RESAMPLING, row)
         analysis = analyse(sample, variance, known, rng, by_folds=problem.coefficient != "units")
         errors = np.sqrt(analysis.controlled.variances[:-1])
@@ -105,7 +107,19 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
             stacklevel=2,
         )
     method = " + ".join(type(part).__name__ for part in (estimator, *controls))
-    return RowResult(analysis, game.n_evaluations, sampler.n_units, status, method)
+    used = describe_controls(controls, len(game.surrogates), analysis.alpha)
+    return RowResult(analysis, game.n_evaluations, sampler.n_units, status, method, used)
+
+
+def describe_controls(controls: tuple[Control, ...], n_made: int, alpha: FloatArray) -> str:
+    """Which controls had a say, and their mean coefficients: "LogisticRidge 0.98, Trees 0.02"."""
+    if alpha.shape[-1] == 0:
+        return ""
+    mean = alpha[:-1].mean(axis=(0, 1))
+    # one coefficient for what was made before sampling, two (the first within draws) for what was fitted
+    firsts = [*range(n_made), *range(n_made, len(mean), 2)]
+    names = [type(control).__name__ for control in (*made(controls), *learned(controls))]
+    return ", ".join(f"{name} {mean[at]:.2f}" for name, at in zip(names, firsts, strict=True))
 
 
 def _evaluate_row(problem: Problem, x: FloatArray, label: str) -> FloatArray:
@@ -125,15 +139,15 @@ def _by_form(problem: Problem, form: ExactForm, x: FloatArray, at_x: FloatArray)
     components = np.concatenate([values, problem.base.mean[:, 0][None]])
     no_rows = np.zeros((0, *components.shape))
     estimate = close_sum(Estimate(components, no_rows, np.full(components.shape, np.inf)), at_x)
-    analysis = Analysis(estimate, estimate, np.zeros(components.shape))
-    return RowResult(analysis, 1, 0, "exact", form.name)
+    analysis = Analysis(estimate, estimate, np.zeros(components.shape), np.zeros((*components.shape, 0)))
+    return RowResult(analysis, 1, 0, "exact", form.name, "")
 
 
 def _start(
     problem: Problem, x: FloatArray, at_x: FloatArray, label: str, controls: tuple[Surrogate, ...], budget: int
 ) -> tuple[Game, KnownValues | None]:
     """The game of the row, with its surrogates made (their evaluations counted) and what is known of them."""
-    plain = Game(x, problem.imputer, problem.model, (), at_x[:, None], problem.memory_limit, label, n_evaluations=1)
+    plain = Game(x, problem.imputer, at_x[:, None], problem.memory_limit, problem.model, (), label, n_evaluations=1)
     if not controls:
         return plain, None
 
@@ -148,45 +162,37 @@ def _start(
     surrogates: tuple[FittedSurrogate, ...] = tuple(control.fit(context) for control in controls)
     at_x_all = np.stack([at_x, *(surrogate(x[None])[0] for surrogate in surrogates)], axis=1)
     game = Game(
-        x, problem.imputer, problem.model, surrogates, at_x_all, problem.memory_limit, label, plain.n_evaluations
+        x, problem.imputer, at_x_all, problem.memory_limit, problem.model, surrogates, label, plain.n_evaluations
     )
     return game, KnownValues.stack([surrogate.known_values() for surrogate in surrogates])
 
 
-def _check_learned(problem: Problem, estimator: Estimator, x: FloatArray) -> None:
-    plain_walks = isinstance(estimator, Permutation) and estimator.n_draws == 1
-    if not (isinstance(estimator, Enumeration) or plain_walks) or not isinstance(problem.imputer, MarginalImputer):
+def _check_learners(
+    problem: Problem, estimator: Estimator, learners: tuple[Learner | CoalitionProcess, ...], x: FloatArray
+) -> None:
+    names = ", ".join(f"{type(learner).__name__}()" for learner in learners)
+    if not isinstance(estimator, (Enumeration, Permutation, Kernel)):
         raise NoClosedFormError(
-            "LogisticRidge() controls permutation walks of one draw with independent features. Use "
-            "estimator='permutation' (or 'auto') and features='independent', or control='taylor'."
+            f"{names} controls permutation walks and KernelSHAP, not {type(estimator).__name__}. Use "
+            "estimator='permutation', 'kernel' or 'auto', or control='taylor'."
+        )
+    if not isinstance(problem.imputer, (MarginalImputer, GaussianImputer)):
+        raise NoClosedFormError(
+            f"{names} has known Shapley values for features='independent' and 'correlated', not for "
+            f"{type(problem.imputer).__name__}. Use control='none'."
+        )
+    whole = isinstance(estimator, Kernel) and estimator.paired and estimator.n_draws == len(problem.base.rows)
+    whole = whole and isinstance(problem.imputer, MarginalImputer)
+    if any(isinstance(learner, CoalitionProcess) for learner in learners) and not whole:
+        raise NoClosedFormError(
+            "CoalitionProcess() needs the value of every coalition without noise: features='independent' and "
+            "estimator=Kernel(n_draws=<rows of the background>, reuse=True). Use control='ridge'."
         )
     if not np.isfinite(x).all() or not np.isfinite(problem.background).all():
         raise InvalidArgumentError(
-            "`control='ridge'` needs finite rows and a finite background, but there are missing values. "
+            f"`control`: {names} needs finite rows and a finite background, but there are missing values. "
             "Use control='none', or impute them."
         )
-
-
-def _learn(
-    problem: Problem,
-    sampler: Sampler,
-    terms: Terms,
-    at_x: FloatArray,
-    fixed: KnownValues | None,
-    learned: list[LogisticRidge],
-    rng: np.random.Generator,
-) -> tuple[Terms, FloatArray, KnownValues | None]:
-    """Add the controls that are fitted to what was evaluated; their known value is 0."""
-    if not isinstance(terms, MeanTerms) or sampler.estimator.settles_draws:
-        return terms, at_x, fixed
-    walks = sampler.walks(problem.players)
-    block = sampler.strata().index
-    found = np.concatenate([one.controls(walks, block, rng) for one in learned], axis=3)
-    known = KnownValues.exact(np.zeros(found.shape[1:]), prior=1.0)
-    width = np.ptp(walks.forward, axis=(0, 1))[:, None]  # the controls' size, to tell rounding from variation
-    size = np.broadcast_to(width, (len(width), found.shape[3]))
-    together = known if fixed is None else KnownValues.stack([fixed, known])
-    return MeanTerms(np.concatenate([terms.values, found], axis=3)), np.concatenate([at_x, size], axis=1), together
 
 
 def _base_sample(

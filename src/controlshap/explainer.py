@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from dataclasses import replace
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from controlshap import assemble
-from controlshap._errors import ControlShapWarning, InvalidArgumentError
+from controlshap._errors import ControlShapWarning, InvalidArgumentError, NoClosedFormError
 from controlshap._random import EXPLAINER_ENTROPY, Purpose, RngLike, resolve_entropy, stream
 from controlshap._types import FloatArray
 from controlshap._version import __version__
@@ -21,13 +22,17 @@ from controlshap.estimators import Enumeration
 from controlshap.exact_forms import agrees, evaluations_to_recognise, recognise
 from controlshap.execution import check_jobs, ordered_map
 from controlshap.explanation import Explanation
+from controlshap.fits.boosting import boosting_available
 from controlshap.inputs import FrameMaker, Table, read_table
 from controlshap.model import Model
 from controlshap.players import Groups, Players, resolve_players
 from controlshap.problem import BaseSample, Problem
 from controlshap.stopping import Stopping
 from controlshap.storage import decode, encode, read_folder, write_folder
+from controlshap.surrogates import Learner, LogisticRidge, SharedSurrogate, Trees
 from controlshap.surrogates.d_matrices import DMatrices
+from controlshap.surrogates.shared import hybrid_rows
+from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.marginal import Marginal, MarginalImputer
 
 DEFAULT_BUDGET = 10_000
@@ -49,8 +54,9 @@ class Explainer:
         Whether absent features ignore the revealed ones, or are conditioned on them as Gaussians.
     estimator : {"auto", "permutation", "kernel", "per_feature"} or estimator
         "auto" chooses by budget and players, and is exact where the budget covers all coalitions.
-    control : {"auto", "taylor", "none"}, surrogate, or list of them
-        The control variate.
+    control : {"auto", "thorough", "none", "ridge", "network", "polynomial", "trees", "taylor"}, object, or list of them
+        The control variate. "auto" fits what takes less time than the model itself; "thorough" fits everything,
+        however long it takes; a list is combined by regression.
     variance : {"auto", "analytic", "bootstrap", "least_squares", "grouped"} or variance method
         Where standard errors come from.
     groups : dict or list, optional
@@ -63,6 +69,9 @@ class Explainer:
     max_background : int
         A larger background is sampled (without replacement, with a fixed seed) to this many rows, which then are the
         background; `base_standard_errors` gives the error of the base value against the whole.
+    seconds_per_evaluation : float, optional
+        Time that the model takes for a row, against which control="auto" weighs the time of fitting trees; measured on
+        the background when not given. Give it where two explainers must decide alike.
 
     Examples
     --------
@@ -88,10 +97,12 @@ class Explainer:
         coefficient: Literal["auto", "units", "folds"] = "auto",
         memory_limit: int = 256 * 2**20,
         max_background: int = 10_000,
+        seconds_per_evaluation: float | None = None,
     ) -> None:
         self._settings = {
             "features": features, "estimator": estimator, "control": control, "variance": variance,
             "coefficient": coefficient, "memory_limit": memory_limit, "max_background": max_background,
+            "seconds_per_evaluation": seconds_per_evaluation,
         }  # fmt: skip
         # Once: writing out the arrays of a value function takes longer than many an explanation.
         self._told = {n: v if isinstance(v, (str, int)) else repr(v) for n, v in self._settings.items()}
@@ -120,6 +131,10 @@ class Explainer:
         self._model = _with_inputs(as_model(model), table)
         self._problem: Problem | None = None
         self._n_probes = 0
+        self._seconds = _check_seconds(seconds_per_evaluation)
+        if isinstance(control, str) and control == "thorough":
+            self._seconds = np.inf  # next to such a model, fitting takes no time
+        self._shared: SharedSurrogate | None = None
         self._cache: dict[str, Any] = {}
 
     @property
@@ -131,6 +146,55 @@ class Explainer:
     def n_background_evaluations(self) -> int:
         """Model evaluations spent once: on the background (one, with random draws), and to read trees."""
         return 0 if self._problem is None else len(self._problem.base.rows) + self._n_probes
+
+    @property
+    def n_surrogate_evaluations(self) -> int:
+        """Model evaluations spent once on a shared surrogate."""
+        return 0 if self._shared is None else self._shared.n_evaluations
+
+    def fit_surrogate(
+        self, X: Any, *, budget: int = 20_000, learner: Learner | None = None, rng: RngLike = None
+    ) -> Explainer:
+        """Fit one surrogate to the model, for all rows to explain from now on.
+
+        It is fitted to rows that mix rows of X and of the background, costs nothing when a row is explained, and is
+        saved with the explainer. control="auto" then uses it beside what it fits for each row.
+
+        Parameters
+        ----------
+        X : ndarray or frame
+            Rows like those to be explained; the rows themselves will do.
+        budget : int
+            Model evaluations to spend, once.
+        learner : Trees, RidgeNetwork, LogisticRidge or Polynomial, optional
+            What is fitted; trees on top of a logistic ridge where a library for trees is installed.
+        rng : int, Generator, SeedSequence or None
+
+        Returns
+        -------
+        Explainer
+            Itself.
+        """
+        rows = self._check_rows(X)
+        budget = _at_least("budget", budget, 100, "model evaluations")
+        if learner is None:
+            learner = Trees() if boosting_available() else LogisticRidge()
+        if not hasattr(learner, "learn"):
+            raise InvalidArgumentError(f"`learner` must be Trees() or another fitted surrogate; got {learner!r}.")
+        if not isinstance(self._imputer, (MarginalImputer, GaussianImputer)):
+            raise NoClosedFormError("`fit_surrogate` needs features='independent' or 'correlated'.")
+        for name, array in (("X", rows), ("background", self._table.rows)):
+            _refuse_missing(array, name, self.column_names)
+        mixed = hybrid_rows(rows, self._imputer, budget, stream(resolve_entropy(rng), Purpose.SURROGATE))
+        parts: list[FloatArray] = []
+        step = max(1, self._memory_limit // (8 * 6 * mixed.shape[1]))
+        for start in range(0, len(mixed), step):
+            n_outputs = parts[0].shape[1] if parts else None
+            inputs = self._imputer.to_inputs(mixed[start : start + step])
+            parts.append(self._model(inputs, n_outputs=n_outputs, where=f"surrogate rows from {start}"))
+        self._shared = SharedSurrogate.fit(mixed, np.concatenate(parts), learner)
+        self._problem = None if self._problem is None else replace(self._problem, shared=self._shared)
+        return self
 
     def __call__(
         self,
@@ -242,16 +306,19 @@ class Explainer:
         if form is None:
             refuse_budget(problem, budget)
         predictions: list[FloatArray] = []
+        began = time.perf_counter()
         step = max(1, self._memory_limit // (8 * 6 * rows.shape[1]))
         for start in range(0, len(rows), step):
             inputs = imputer.to_inputs(rows[start : start + step])
             n_outputs = predictions[0].shape[1] if predictions else None
             where = f"background rows {start} to {start + len(inputs) - 1}"
             predictions.append(self._model(inputs, n_outputs=n_outputs, where=where))
+        if self._seconds is None and finite:
+            self._seconds = (time.perf_counter() - began) / len(rows)
         base = BaseSample(rows, np.concatenate(predictions)[:, :, None], population)
         if form is not None and not agrees(form, rows, base.values[:, :, 0]):
             form = None  # a subclass or a wrapped model that says something else
-        self._problem = replace(problem, base=base, form=form)
+        self._problem = replace(problem, base=base, form=form, shared=self._shared, seconds=self._seconds)
         return self._problem
 
     def _collect(
@@ -277,6 +344,7 @@ class Explainer:
             n_evaluations=np.array([r.n_evaluations for r in results], dtype=np.int64),
             status=np.array([r.status for r in results]),
             method=np.array([r.method for r in results]),
+            controls=np.array([r.controls for r in results]),
             data=rows,
             feature_names=self.players.names,
             column_names=self.column_names,
@@ -292,6 +360,7 @@ class Explainer:
             "tolerance": stopping.tolerance,
             "n_background": self._n_background,
             "n_background_evaluations": self.n_background_evaluations,
+            "n_surrogate_evaluations": self.n_surrogate_evaluations,
             "version": __version__,
         }
 
@@ -306,6 +375,8 @@ class Explainer:
             "n_background": self._n_background,
             "settings": {name: encode(value, arrays, name) for name, value in self._settings.items()},
         }
+        header["seconds"] = None if self._seconds == np.inf else self._seconds
+        header["shared"] = encode(self._shared, arrays, "shared")
         matrices = self._cache.get("d_matrices")
         if isinstance(matrices, DMatrices):
             arrays["d_matrices"] = matrices.matrices
@@ -323,6 +394,7 @@ class Explainer:
             names, kind = header["column_names"], header["frame"]
             n_background = int(header["n_background"])
             matrices = arrays.get("d_matrices")
+            seconds, shared = header["seconds"], decode(header["shared"], arrays)
             cache = {} if matrices is None else {"d_matrices": DMatrices(matrices, int(header["d_permutations"]))}
         except KeyError as error:
             raise InvalidArgumentError(
@@ -331,6 +403,8 @@ class Explainer:
         explainer = cls(model, FrameMaker(kind, tuple(names))(rows) if kind else rows, groups=groups, **settings)
         explainer._cache.update(cache)
         explainer._n_background = n_background
+        explainer._seconds = explainer._seconds if seconds is None else seconds
+        explainer._shared = shared
         return explainer
 
 
@@ -355,6 +429,16 @@ def _check_stopping(budget: int | None, tolerance: float | None) -> Stopping:
             "Use for example 0.01."
         )
     return Stopping(budget, None if tolerance is None else float(tolerance))
+
+
+def _check_seconds(seconds: float | None) -> float | None:
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float, np.number)) or not 0 <= seconds < np.inf:
+        raise InvalidArgumentError(
+            f"`seconds_per_evaluation` must be a number of seconds, or None to have it measured; got {seconds!r}."
+        )
+    return float(seconds)
 
 
 def _at_least(name: str, value: Any, least: int, unit: str) -> int:

@@ -43,6 +43,8 @@ class Explanation:
         "exact", "converged" or "budget reached".
     method : ndarray of str, shape (rows,)
         Estimator and control that were used.
+    controls : ndarray of str, shape (rows,)
+        The controls with their mean coefficients, such as "LogisticRidge 0.98, Trees 0.02"; empty without control.
     data : ndarray of shape (rows, columns)
         The explained rows.
     feature_names : tuple of str
@@ -69,6 +71,7 @@ class Explanation:
     n_evaluations: IntArray
     status: np.ndarray[Any, np.dtype[np.str_]]
     method: np.ndarray[Any, np.dtype[np.str_]]
+    controls: np.ndarray[Any, np.dtype[np.str_]]
     data: FloatArray
     feature_names: tuple[str, ...]
     column_names: tuple[str, ...]
@@ -88,6 +91,19 @@ class Explanation:
             f"<Explanation of {rows} row(s), {players} players{outputs}: {kinds}; largest standard error "
             f"{self.standard_errors.max():.3g}>"
         )
+
+    @property
+    def gain(self) -> FloatArray:
+        """What the control bought, shape (rows,): variance without it over variance with it, summed over values.
+
+        The plain estimate would have needed this many times the evaluations; 1 where there is no error either way,
+        infinite where the control left none.
+        """
+        axes = tuple(range(1, self.values.ndim))
+        plain = (self.uncontrolled_standard_errors**2).sum(axis=axes)
+        controlled = (self.standard_errors**2).sum(axis=axes)
+        ratio = plain / np.where(controlled > 0, controlled, 1.0)
+        return np.where(controlled > 0, ratio, np.where(plain > 0, np.inf, 1.0))
 
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Bounds that hold each true value with probability `level`, one value at a time.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.exact_forms.functions import KnownFunction
 from controlshap.model import Model
 from controlshap.surrogates.protocol import FittedSurrogate
 from controlshap.values.protocol import Imputer
@@ -20,25 +21,22 @@ COPIES = 6
 
 
 @dataclass
-class Game:
-    """Evaluates coalitions of the players for one explained row, and counts model evaluations.
+class RowGame:
+    """Evaluates coalitions of the players for one explained row.
 
     Attributes
     ----------
     x : ndarray of shape (columns,)
     at_x : ndarray of shape (outputs, functions)
-        v(all): the model and the surrogates at x.
+        v(all): every function at x.
     """
 
     x: FloatArray
     imputer: Imputer
-    model: Model
-    surrogates: tuple[FittedSurrogate, ...]
     at_x: FloatArray
     memory_limit: int
-    label: str
-    n_evaluations: int = field(default=0)
-    trace: list[FloatArray] | None = None  # values along walks, kept for a surrogate that is fitted to them
+    seen: dict[bytes, FloatArray] = field(default_factory=dict, init=False)
+    keeps: bool = field(default=True, init=False)
 
     @property
     def n_outputs(self) -> int:
@@ -47,28 +45,12 @@ class Game:
 
     @property
     def n_functions(self) -> int:
-        """The model and the surrogates."""
-        return 1 + len(self.surrogates)
+        """Functions that are evaluated on the same rows."""
+        return int(self.at_x.shape[1])
 
     def evaluate(self, rows: FloatArray) -> FloatArray:
         """All functions on rows `(..., columns)`, shape `(..., outputs, functions)`."""
-        flat = rows.reshape(-1, rows.shape[-1])
-        values = np.empty((len(flat), self.n_outputs, self.n_functions))
-        if len(flat):
-            where = f"{self.label}, evaluations {self.n_evaluations} to {self.n_evaluations + len(flat) - 1}"
-            values[..., 0] = self.model(self.imputer.to_inputs(flat), n_outputs=self.n_outputs, where=where)
-            self.n_evaluations += len(flat)
-            for number, surrogate in enumerate(self.surrogates, start=1):
-                values[..., number] = surrogate(flat)
-        return values.reshape(*rows.shape[:-1], self.n_outputs, self.n_functions)
-
-    def evaluate_surrogates(self, rows: FloatArray) -> FloatArray:
-        """The surrogates alone on rows `(n, columns)`, shape `(n, outputs, surrogates)`."""
-        values = np.empty((len(rows), self.n_outputs, len(self.surrogates)))
-        for number, surrogate in enumerate(self.surrogates):
-            for part in self.slices(len(rows), rows.shape[-1]):
-                values[part, :, number] = surrogate(rows[part])
-        return values
+        raise NotImplementedError
 
     def coalition_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
         """Values `(u, k, d, outputs, functions)` of coalitions `(u, k, players)` with draws `(u, d, columns)`."""
@@ -80,6 +62,7 @@ class Game:
             for part in self.slices(u, per_coalition * k):
                 rows = self.imputer.coalition_rows(self.x, coalitions[part], draws[part])
                 values[part] = self.evaluate(rows)
+            self._keep(values)
             return values
         for unit in range(u):
             for part in self.slices(k, min(per_coalition, self.memory_limit // 8)):
@@ -88,6 +71,27 @@ class Game:
                         self.x, coalitions[unit : unit + 1, part], draws[unit : unit + 1, some]
                     )
                     values[unit, part, some] = self.evaluate(rows)[0]
+        self._keep(values)
+        return values
+
+    def repeated_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
+        """As `coalition_values` for pairs `(u, 2, players)` that all have the same draws; each pair is evaluated once.
+
+        A pair that was met before, either way round, costs nothing.
+        """
+        flipped = ~coalitions[:, 0, 0]
+        pairs = np.where(flipped[:, None, None], coalitions[:, ::-1], coalitions)
+        keys = [row.tobytes() for row in np.packbits(pairs[:, 0], axis=1)]
+        fresh = {key: number for number, key in reversed(list(enumerate(keys))) if key not in self.seen}
+        if fresh:
+            numbers = np.sort(np.array(list(fresh.values())))
+            trace, self.keeps = self.keeps, False
+            found = self.coalition_values(pairs[numbers], np.broadcast_to(draws[:1], (len(numbers), *draws.shape[1:])))
+            self.keeps = trace
+            self.seen |= {keys[number]: values for number, values in zip(numbers, found, strict=True)}
+        values = np.stack([self.seen[key] for key in keys])
+        values[flipped] = values[flipped][:, ::-1]
+        self._keep(values)
         return values
 
     def walk_values(self, permutations: IntArray, draws: FloatArray, at_draws: FloatArray) -> FloatArray:
@@ -110,15 +114,92 @@ class Game:
         values[:, p] = self.at_x
         n_draws, n_columns = draws.shape[1:]
         per_walk = (p - 1) * n_draws * n_columns * COPIES + self.imputer.workspace(walk=True)
+        found = []
         for part in self.slices(u, per_walk):
             rows = self.imputer.walk_rows(self.x, permutations[part], draws[part])
-            values[part, 1:p] = self.evaluate(rows).mean(axis=2)
-        if self.trace is not None:
-            self.trace.append(values[..., 0])
+            by_draw = self.evaluate(rows)
+            values[part, 1:p] = by_draw.mean(axis=2)
+            found.append(by_draw)
+        self._keep(np.concatenate(found))
         return values
+
+    def _keep(self, values: FloatArray) -> None:
+        """Called with what was evaluated, `(u, k, d, outputs, functions)`."""
 
     def slices(self, n: int, doubles_each: int) -> Iterator[slice]:
         """Batches of `n` things of so many doubles each, under the memory limit."""
         step = max(1, int(self.memory_limit // (8 * max(1, doubles_each))))
         for start in range(0, n, step):
             yield slice(start, min(n, start + step))
+
+
+@dataclass
+class Game(RowGame):
+    """The model first, then the surrogates; counts model evaluations.
+
+    Attributes
+    ----------
+    trace : list or None
+        Where it is a list, what the model said is kept there, for functions that are fitted to it.
+    """
+
+    model: Model
+    surrogates: tuple[FittedSurrogate, ...]
+    label: str
+    n_evaluations: int = 0
+    trace: list[FloatArray] | None = None
+
+    def evaluate(self, rows: FloatArray) -> FloatArray:
+        """All functions on rows `(..., columns)`, shape `(..., outputs, functions)`."""
+        flat = rows.reshape(-1, rows.shape[-1])
+        values = np.empty((len(flat), self.n_outputs, self.n_functions))
+        if len(flat):
+            where = f"{self.label}, evaluations {self.n_evaluations} to {self.n_evaluations + len(flat) - 1}"
+            values[..., 0] = self.model(self.imputer.to_inputs(flat), n_outputs=self.n_outputs, where=where)
+            self.n_evaluations += len(flat)
+            for number, surrogate in enumerate(self.surrogates, start=1):
+                values[..., number] = surrogate(flat)
+        return values.reshape(*rows.shape[:-1], self.n_outputs, self.n_functions)
+
+    def _keep(self, values: FloatArray) -> None:
+        if self.trace is not None and self.keeps:
+            self.trace.append(values[..., 0])
+
+    def evaluate_surrogates(self, rows: FloatArray) -> FloatArray:
+        """The surrogates alone on rows `(n, columns)`, shape `(n, outputs, surrogates)`."""
+        values = np.empty((len(rows), self.n_outputs, len(self.surrogates)))
+        for number, surrogate in enumerate(self.surrogates):
+            for part in self.slices(len(rows), rows.shape[-1]):
+                values[part, :, number] = surrogate(rows[part])
+        return values
+
+
+@dataclass
+class FunctionGame(RowGame):
+    """Fitted functions alone, without model evaluations.
+
+    Attributes
+    ----------
+    functions : tuple of tuples of KnownFunction
+        For each output its functions.
+    """
+
+    functions: tuple[tuple[KnownFunction, ...], ...]
+
+    @classmethod
+    def of(
+        cls, functions: tuple[tuple[KnownFunction, ...], ...], x: FloatArray, imputer: Imputer, memory_limit: int
+    ) -> FunctionGame:
+        """The game of these functions at x."""
+        at_x = np.array([[one.predict(x[None])[0] for one in of_output] for of_output in functions])
+        return cls(x, imputer, at_x, memory_limit, functions)
+
+    def evaluate(self, rows: FloatArray) -> FloatArray:
+        """All functions on rows `(..., columns)`, shape `(..., outputs, functions)`."""
+        flat = rows.reshape(-1, rows.shape[-1])
+        values = np.empty((len(flat), self.n_outputs, self.n_functions))
+        if len(flat):
+            for output, of_output in enumerate(self.functions):
+                for number, function in enumerate(of_output):
+                    values[:, output, number] = function.predict(flat)
+        return values.reshape(*rows.shape[:-1], self.n_outputs, self.n_functions)

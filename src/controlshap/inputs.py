@@ -37,7 +37,7 @@ def read_table(data: Any, argument: str, *, one_row: bool = False) -> Table:
     if hasattr(data, "columns") and not isinstance(data, np.ndarray):
         return _read_frame(data, argument)
     try:
-        rows = np.array(data, dtype=float)
+        rows = np.array(data, dtype=float, order="C")
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(
             f"`{argument}` must hold numbers; it could not be read as an array of floats ({error}). "

@@ -13,7 +13,7 @@ from controlshap.estimators.protocol import Estimator
 from controlshap.exact_forms.forms import ExactForm
 from controlshap.model import Model
 from controlshap.players import Players
-from controlshap.surrogates import Control
+from controlshap.surrogates import Control, SharedSurrogate
 from controlshap.values.protocol import Imputer
 from controlshap.variance.protocol import Variance
 
@@ -72,7 +72,8 @@ class Problem:
 
     `base` has the model alone; with draws from a distribution it holds one evaluation, which tells the outputs.
     `estimator` and `controls` are None where they are chosen by budget ("auto"). `form` is what the model was
-    recognised as, where that is asked for ("auto" twice) and it agrees with the model on the background.
+    recognised as, where that is asked for ("auto" twice) and it agrees with the model on the background. `shared` is a
+    surrogate that was fitted before; `seconds` is what an evaluation of the model takes.
     """
 
     model: Model
@@ -88,6 +89,8 @@ class Problem:
     memory_limit: int
     cache: dict[str, Any] = field(default_factory=dict)
     form: ExactForm | None = None
+    shared: SharedSurrogate | None = None
+    seconds: float | None = None
 
     @property
     def correlated(self) -> bool:

@@ -12,13 +12,13 @@ from controlshap._types import FloatArray, IntArray
 from controlshap.estimators.protocol import Estimator, UnitDraws
 from controlshap.estimators.terms import Terms
 from controlshap.game import COPIES, Game
-from controlshap.players import Players
 from controlshap.problem import BaseSample
 from controlshap.strata import Strata, block_rows, visit_sequence
-from controlshap.surrogates.learned import WalkRecord
 
 #: Units that share a random stream.
 CHUNK = 256
+#: Where evaluations are used again, most units for each that is paid for.
+MOST_REPEATS = 8
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Sampler:
     n_players: int
     parts: list[Terms] = field(default_factory=list)
     n_units: int = 0
-    walked: list[tuple[Any, ...]] = field(default_factory=list)
+    traced: list[tuple[Any, FloatArray]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         rng = stream(self.entropy, Purpose.VISITS, self.row)
@@ -77,9 +77,24 @@ class Sampler:
             draws = self._draws(visits, first, last, inside)
             self.parts.append(self.estimator.terms(self.game, design, draws))
             if self.game.trace is not None:
-                self.walked.append((design, *self.game.trace))
+                self.traced.append((design, np.concatenate(self.game.trace, axis=1)))
                 self.game.trace.clear()
             self.n_units = stop
+
+    def affordable(self, n_evaluations: int) -> int:
+        """Most units that so many evaluations pay for."""
+        cost = max(1, self.estimator.unit_cost(self.n_players, finite=self.base.finite))
+        if not getattr(self.estimator, "reuse", False):
+            return n_evaluations // cost
+        distinct: dict[bytes, int] = {}
+        for chunk in range(MOST_REPEATS * max(1, n_evaluations // cost) // CHUNK + 1):
+            design = self._design(chunk, chunk + 1, slice(0, CHUNK))
+            pairs = np.where(design[:, :1], design, ~design)
+            for number, pair in enumerate(np.packbits(pairs, axis=1), start=chunk * CHUNK):
+                distinct.setdefault(pair.tobytes(), number)
+                if len(distinct) * cost > n_evaluations:
+                    return number
+        return MOST_REPEATS * max(1, n_evaluations // cost)
 
     def _design(self, first: int, last: int, inside: slice) -> Any:
         if self.estimator.settles_draws:  # nothing random, and large: the same coalitions for every unit
@@ -107,13 +122,25 @@ class Sampler:
             sets.append(self.game.imputer.sample(n_sets * CHUNK * n_draws, rng).reshape(n_sets, CHUNK, n_draws, -1))
         return np.concatenate(sets, axis=1)
 
-    def walks(self, players: Players) -> WalkRecord:
-        """The walks so far, with what was evaluated along them (kept where `game.trace` is a list)."""
-        parts = [np.concatenate(column) for column in zip(*self.walked, strict=True)]
-        draw = self._blocks[self.visits(self.n_units), 0]
-        backward = parts[2] if len(parts) > 2 else None
-        at_rows = self.base.values[:, :, 0]
-        return WalkRecord(self.game.x, parts[0], parts[1], backward, draw, self.base.rows, at_rows, players)
+    def evaluated(self) -> tuple[Any, FloatArray]:
+        """Designs of all units so far and what the model said, `(units, k, draws, outputs)` (where it was kept)."""
+        if len(self.traced) > 1:
+            self.traced = [(np.concatenate([d for d, _ in self.traced]), np.concatenate([v for _, v in self.traced]))]
+        return self.traced[0]
+
+    def draw_index(self) -> IntArray:
+        """Background rows `(units, draws)` of all units so far."""
+        index: IntArray = self._blocks[self.visits(self.n_units)]
+        return index
+
+    def draw_rows(self, start: int, stop: int) -> FloatArray:
+        """The draws `(units, draws, columns)` of some units, again."""
+        if self.base.finite:
+            rows: FloatArray = self.base.rows[self.draw_index()[start:stop]]
+            return rows
+        first, last = start // CHUNK, -(-stop // CHUNK)
+        n_sets = 2 if self.estimator.needs_spare_draws else 1
+        return self._fresh(n_sets, first, last)[0, start - first * CHUNK : stop - first * CHUNK]
 
     def terms(self) -> Terms:
         """All terms so far."""

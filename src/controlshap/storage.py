@@ -15,12 +15,20 @@ import numpy as np
 from controlshap._errors import InvalidArgumentError
 from controlshap.assemble import CONTROLS, ESTIMATORS, VALUE_FUNCTIONS, VARIANCES
 from controlshap.derivatives import FiniteDifferences
+from controlshap.exact_forms.functions import Sum
+from controlshap.exact_forms.network import Network
+from controlshap.exact_forms.polynomial import Quadratic
+from controlshap.exact_forms.tree_function import TreeFunction
+from controlshap.exact_forms.trees import LeafBoxes
 from controlshap.explanation import Explanation
+from controlshap.surrogates import SharedSurrogate
 
 SCHEMA = 1
 _STRATEGIES = {
     cls.__name__: cls for table in (VALUE_FUNCTIONS, ESTIMATORS, CONTROLS, VARIANCES) for cls in table.values()
-} | {"FiniteDifferences": FiniteDifferences}
+} | {
+    cls.__name__: cls for cls in (FiniteDifferences, SharedSurrogate, Network, Quadratic, TreeFunction, LeafBoxes, Sum)
+}
 
 
 def write_folder(folder: Path, kind: str, header: dict[str, Any], arrays: dict[str, Any]) -> Path:
@@ -62,7 +70,7 @@ def read_folder(folder: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]
 _ARRAYS = (
     "values", "standard_errors", "base_values", "base_standard_errors", "uncontrolled_values",
     "uncontrolled_standard_errors", "variance_reduction", "degrees_of_freedom", "covariance", "n_evaluations",
-    "status", "method", "data",
+    "status", "method", "controls", "data",
 )  # fmt: skip
 _HEADER = ("feature_names", "column_names", "output_names", "player_columns", "settings")
 
@@ -107,6 +115,8 @@ def encode(value: Any, arrays: dict[str, Any], name: str) -> Any:
     if isinstance(value, np.ndarray):
         arrays[name] = value
         return {"array": name}
+    if isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
+        return {"tuple": [encode(item, arrays, f"{name}.{i}") for i, item in enumerate(value)]}
     if isinstance(value, (list, tuple)):
         return [encode(item, arrays, f"{name}.{i}") for i, item in enumerate(value)]
     if type(value).__name__ in _STRATEGIES and dataclasses.is_dataclass(value):
@@ -124,6 +134,8 @@ def decode(value: Any, arrays: dict[str, Any]) -> Any:
     if isinstance(value, dict) and "strategy" in value:
         fields = {name: decode(item, arrays) for name, item in value["fields"].items()}
         return _STRATEGIES[value["strategy"]](**fields)
+    if isinstance(value, dict) and "tuple" in value:
+        return tuple(decode(item, arrays) for item in value["tuple"])
     if isinstance(value, list):
         return [decode(item, arrays) for item in value]
     return value

@@ -11,6 +11,7 @@ from typing import final
 
 import numpy as np
 
+from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray
 from controlshap.estimators.protocol import Evaluator, UnitDraws
 from controlshap.estimators.terms import LeastSquaresTerms
@@ -30,13 +31,19 @@ class Kernel:
     n_draws : int
         Draws averaged for each coalition; the number of background rows uses all of them every time, as shap
         does.
+    reuse : bool
+        Evaluate a pair of coalitions once, however often it is drawn; for pairs, and `n_draws` the number of background
+        rows. The units that a budget buys are then more.
     """
 
     paired: bool = True
     n_draws: int = 1
+    reuse: bool = False
 
     def __post_init__(self) -> None:
         check_draws(self.n_draws)
+        if self.reuse and not self.paired:
+            raise InvalidArgumentError("`reuse=True` keeps pairs of coalitions; use paired=True.")
 
     @property
     def is_least_squares(self) -> bool:
@@ -79,7 +86,8 @@ class Kernel:
         total = game.at_x - draws.base
         if self.paired:
             both = np.stack([design, ~design], axis=1)
-            values = game.coalition_values(both, draws.rows)  # (u, 2, d, o, f)
+            evaluate = game.repeated_values if self.reuse else game.coalition_values
+            values = evaluate(both, draws.rows)  # (u, 2, d, o, f)
             by_draw = 0.5 * (values[:, 0] - values[:, 1])
             regressors = design - 0.5
         else:

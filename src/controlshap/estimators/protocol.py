@@ -25,6 +25,9 @@ class Evaluator(Protocol):
     def coalition_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
         """Values `(u, k, d, outputs, functions)`."""
 
+    def repeated_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
+        """The same for pairs that share their draws, each evaluated once."""
+
     def walk_values(self, permutations: IntArray, draws: FloatArray, at_draws: FloatArray) -> FloatArray:
         """Values `(u, players + 1, outputs, functions)`."""
 

@@ -157,7 +157,9 @@ def _probes(nodes: Nodes, reading: Reading) -> FloatArray:
             single.astype(float),
             np.nextafter(single, np.float32(np.inf)).astype(float),
             (cuts[1:] + cuts[:-1]) / 2,
-            np.array([cuts[0] - 1 - abs(cuts[0]), cuts[-1] + 1 + abs(cuts[-1])]),
+            np.array([cuts[0] - 1 - abs(cuts[0]), 0.0, cuts[-1] + 1 + abs(cuts[-1])]),
         )
-        rows[:, column] = rng.choice(np.concatenate(candidates), size=_N_PROBES)
+        every = np.concatenate(candidates)
+        # lightgbm cuts at +-1e-35 around 0, and what it does on the cut itself no data will ever show
+        rows[:, column] = rng.choice(every[(every == 0) | (np.abs(every) > 1e-30)], size=_N_PROBES)
     return rows

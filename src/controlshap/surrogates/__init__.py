@@ -2,11 +2,25 @@
 
 from typing import TypeAlias
 
-from controlshap.surrogates.learned import LogisticRidge
+from controlshap.surrogates.learners import Learner, LogisticRidge, Polynomial, RidgeNetwork, Trees
+from controlshap.surrogates.process import CoalitionProcess
 from controlshap.surrogates.protocol import FittedSurrogate, Surrogate
+from controlshap.surrogates.shared import SharedSurrogate
 from controlshap.surrogates.taylor import Taylor
 
-Control: TypeAlias = "Surrogate | LogisticRidge"
+Control: TypeAlias = "Surrogate | Learner | CoalitionProcess"
 """What `control=` holds: made before sampling, or fitted to what was sampled."""
 
-__all__ = ["Control", "FittedSurrogate", "LogisticRidge", "Surrogate", "Taylor"]
+__all__ = [
+    "CoalitionProcess",
+    "Control",
+    "FittedSurrogate",
+    "Learner",
+    "LogisticRidge",
+    "Polynomial",
+    "RidgeNetwork",
+    "SharedSurrogate",
+    "Surrogate",
+    "Taylor",
+    "Trees",
+]

@@ -59,7 +59,7 @@ class DMatrices:
             return KnownValues.exact(full)
         rows = np.zeros((n, *full.shape))
         rows[:, :-1, :, 0] = (by_replication - values) / np.sqrt(n * (n - 1))
-        return KnownValues(full, Roots(rows, np.zeros(n, dtype=np.int64), np.array([n - 1.0])), np.zeros(1))
+        return KnownValues(full, Roots(rows, np.zeros(n, dtype=np.int64), np.array([n - 1.0])), np.zeros((0, 1)))
 
 
 def d_matrices(imputer: GaussianImputer, n_permutations: int) -> DMatrices:

@@ -39,6 +39,11 @@ class Moments:
     correlation: FloatArray
     mixed: float
 
+    @property
+    def covariance(self) -> FloatArray:
+        """Of the draws, shape (columns, columns)."""
+        return self.correlation * np.outer(self.spread, self.spread)
+
 
 def condition(
     mean: FloatArray, covariance: FloatArray, min_eigenvalue: float, feature_names: tuple[str, ...]

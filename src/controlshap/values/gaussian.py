@@ -182,7 +182,7 @@ class GaussianImputer:
             part = slice(start, start + step)
             gaps = (x - draws[part]) / self.moments.scale  # (u, d, c)
             order = self.players.column_order(permutations[part])
-            factors, innovations = self._walk_innovations(order, gaps)
+            factors, innovations = self.walk_innovations(order, gaps)
             ends = np.cumsum(self.players.sizes[permutations[part]], axis=1)[:, :-1]  # columns in each prefix
             inside = np.arange(n_columns) < ends[:, :, None]  # (u, p-1, c)
             steps = inside[:, :, None] * innovations[:, None]  # (u, p-1, d, c)
@@ -195,7 +195,7 @@ class GaussianImputer:
             np.copyto(block, x, where=prefix_masks(permutations[part], self.players)[:, :, None])
         return rows
 
-    def _walk_innovations(self, order: IntArray, gaps: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def walk_innovations(self, order: IntArray, gaps: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Factors L `(u, c, c)` of the permuted correlation, and `L^-1 gap` `(u, d, c)`.
 
         The gaps are appended to the matrix as further rows: what the factorisation leaves there is the forward

@@ -22,6 +22,10 @@ class Imputer(Protocol):
     """A value function bound to a background and players."""
 
     @property
+    def players(self) -> Players:
+        """The players of coalitions."""
+
+    @property
     def finite_draws(self) -> FloatArray | None:
         """The rows b there are, `(n, columns)`; None when they come from a distribution."""
 

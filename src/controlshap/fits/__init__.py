@@ -1,0 +1,1 @@
+"""Fitting functions with known Shapley values to evaluated rows; one kind per file. Arrays only."""

@@ -1,0 +1,87 @@
+"""Evaluated rows that functions are fitted to, divided into folds.
+
+A fold is left out when the function that controls it is fitted. Rows of no fold (-1: the background, whose f(b) is
+known and belongs to no unit) serve every fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from controlshap._types import FloatArray, IntArray
+
+_Made = TypeVar("_Made")
+
+
+@dataclass(frozen=True)
+class FoldedRows:
+    """Rows and one output.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n, columns)
+    outputs : ndarray of shape (n,)
+    fold : ndarray of shape (n,)
+    output : int
+        Which of the model's outputs.
+    memo : dict
+        What does not depend on the fold left out, or is used by two fits.
+    """
+
+    rows: FloatArray
+    outputs: FloatArray
+    fold: IntArray
+    output: int = 0
+    memo: dict[Any, Any] = field(default_factory=dict)
+
+    def others(self, fold: int | None) -> IntArray:
+        """Numbers of the rows outside a fold; all of them for None."""
+        return np.arange(len(self.fold)) if fold is None else np.flatnonzero(self.fold != fold)
+
+    def remember(self, key: Any, make: Callable[[], _Made]) -> _Made:
+        """`make()`, once."""
+        if key not in self.memo:
+            self.memo[key] = make()
+        return cast("_Made", self.memo[key])
+
+    def thinned(self, most: int) -> FoldedRows:
+        """About `most` of the rows, evenly spread, the same ones every time."""
+        if len(self.rows) <= most:
+            return self
+
+        def make() -> FoldedRows:
+            chosen = np.unique(np.linspace(0, len(self.rows) - 1, most).astype(np.int64))
+            return FoldedRows(self.rows[chosen], self.outputs[chosen], self.fold[chosen], self.output)
+
+        return self.remember(("thinned", most), make)
+
+    def less(self, key: Any, predict: Callable[[FloatArray], FloatArray]) -> FoldedRows:
+        """The same rows with what a function says subtracted."""
+
+        def make() -> FoldedRows:
+            return FoldedRows(self.rows, self.outputs - predict(self.rows), self.fold, self.output)
+
+        return self.remember(("less", key), make)
+
+    @cached_property
+    def center(self) -> FloatArray:
+        """Column means."""
+        mean: FloatArray = self.rows.mean(axis=0)
+        return mean
+
+    @cached_property
+    def scale(self) -> FloatArray:
+        """Column standard deviations; infinite for constant columns, whose coefficients are then 0."""
+        spread = self.rows.std(axis=0)
+        return np.where(spread > 1e-12 * np.maximum(np.abs(self.center), 1.0), spread, np.inf)
+
+    @cached_property
+    def standardised(self) -> FloatArray:
+        """Columns of mean 0 and standard deviation 1."""
+        result: FloatArray = (self.rows - self.center) / self.scale
+        return result

@@ -1,0 +1,267 @@
+"""Controls fitted to the evaluations of the very explanation that they control, with cross-fitting.
+
+Units are dealt into folds; each fold is controlled by functions fitted to the evaluated rows of the others. A function
+gives two controls, both of known value 0. For independent features: what a unit of g misses of g's own value for its
+draws (noise of coalitions), and how that value differs from the mean over the background (noise of rows). For
+correlated features: what a unit of g misses of its mean over draws (noise of draws), and how that differs from the
+simulated value (noise of coalitions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+
+from controlshap._random import Purpose, stream
+from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.control import KnownValues
+from controlshap.estimators import Kernel, Permutation
+from controlshap.estimators.protocol import UnitDraws
+from controlshap.estimators.terms import LeastSquaresTerms, MeanTerms, Terms
+from controlshap.exact_forms.functions import KnownFunction
+from controlshap.fits.rows import FoldedRows
+from controlshap.game import FunctionGame
+from controlshap.problem import Problem
+from controlshap.references import MarginalReference, Reference, SimulatedReference
+from controlshap.sampling import Sampler
+from controlshap.strata import Roots, Strata
+from controlshap.surrogates.learners import Learner
+from controlshap.surrogates.process import CoalitionProcess
+from controlshap.values.gaussian import GaussianImputer
+
+#: Fewest units behind a fit; with fewer the controls are left out.
+FEWEST_UNITS = 6
+#: Most evaluated rows that any fit sees.
+MOST_ROWS = 50_000
+#: Doubles of a batch of units that is gone through again.
+BATCH_DOUBLES = 4_000_000
+
+Functions = tuple[tuple[KnownFunction, ...], ...]
+"""For each output its functions."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Terms with the controls as further functions, the size of every function, and what is known of them."""
+
+    terms: Terms
+    sizes: FloatArray
+    known: KnownValues | None
+
+
+def learn(
+    problem: Problem,
+    sampler: Sampler,
+    terms: Terms,
+    fixed: KnownValues | None,
+    learners: Sequence[Learner | CoalitionProcess],
+    rng: np.random.Generator,
+) -> Learned:
+    """Fit, and add the controls to the terms of the model and of other surrogates."""
+    at_x = sampler.game.at_x
+    n_folds = min(learner.n_folds for learner in learners)
+    if sampler.estimator.settles_draws or sampler.n_units < FEWEST_UNITS:
+        return Learned(terms, at_x, fixed)
+    fold = deal(sampler.strata(), n_folds, rng)
+    n_folds = int(fold.max()) + 1
+    if n_folds < 2:
+        return Learned(terms, at_x, fixed)
+    of_rows = tuple(learner for learner in learners if not isinstance(learner, CoalitionProcess))
+    processes = tuple(learner for learner in learners if isinstance(learner, CoalitionProcess))
+    starts = tuple(dict.fromkeys(process.start for process in processes if process.start is not None))
+    most = max((getattr(learner, "max_rows", 0) for learner in (*of_rows, *starts)), default=100)
+    data = training_rows(problem, sampler, fold, most)
+    controls, roots = [], []
+    if of_rows:
+        functions = [
+            tuple(tuple(one.learn(of_output, k) for one in of_rows) for of_output in data) for k in range(n_folds)
+        ]
+        reference = _reference(problem, sampler, functions, np.bincount(fold, minlength=n_folds) / len(fold))
+        controls.append(_controls(problem, sampler, fold, functions, reference))
+        roots.append(reference.roots(controls[0].shape[3]))
+    for process in processes:
+        controls.append(process_controls(problem, sampler, terms, fold, process, data))
+        roots.append(Roots.zero((problem.players.n_players + 1, len(data), 2)))
+    inflation = unseen_inflation(sampler.evaluated()[0], n_folds) if processes else 1.0
+    return _joined(terms, at_x, fixed, controls, roots, data, inflation)
+
+
+def deal(strata: Strata, n_folds: int, rng: np.random.Generator) -> IntArray:
+    """A fold for every unit.
+
+    Where each background row was visited at least twice, its visits go to different folds: every fit then knows all
+    rows, and what a pass over the background cancels stays cancelled in each fold. Otherwise rows are dealt whole.
+    """
+    if len(strata.visits) == strata.population and strata.visits.min() >= 2:
+        first = rng.integers(0, n_folds, len(strata.visits))
+        order = np.argsort(strata.index, kind="stable")
+        start = np.cumsum(strata.visits) - strata.visits
+        rank = np.empty(strata.n_units, dtype=np.int64)
+        rank[order] = np.arange(strata.n_units) - np.repeat(start, strata.visits)
+        return (first[strata.index] + rank) % n_folds
+    n_blocks = len(strata.visits)
+    return (rng.permutation(n_blocks) % min(n_folds, n_blocks))[strata.index]
+
+
+def training_rows(problem: Problem, sampler: Sampler, fold: IntArray, most: int) -> list[FoldedRows]:
+    """Evaluated rows of units evenly spread, with x and the background (of no fold), for each output."""
+    game = sampler.game
+    design, values = sampler.evaluated()
+    per_unit = int(np.prod(values.shape[1:3]))
+    n_units = min(len(values), max(2, min(most, MOST_ROWS) // per_unit))
+    chosen = np.unique(np.linspace(0, len(values) - 1, n_units).astype(np.int64))
+    rows, outputs, folds = [game.x[None]], [game.at_x[None, :, 0]], [np.full(1, -1)]
+    if sampler.base.finite:
+        known = sampler.base.rows[: max(1, most // 2)]
+        rows.append(known)
+        outputs.append(sampler.base.values[: len(known), :, 0])
+        folds.append(np.full(len(known), -1))
+    for part in game.slices(len(chosen), per_unit * len(game.x) * 6):
+        units = chosen[part]
+        draws = (
+            np.concatenate([sampler.draw_rows(u, u + 1) for u in units])
+            if not sampler.base.finite
+            else (sampler.base.rows[sampler.draw_index()[units]])
+        )
+        rows.append(_unit_rows(problem, sampler, design[units], draws).reshape(-1, len(game.x)))
+        outputs.append(values[units].reshape(-1, values.shape[3]))
+        folds.append(np.repeat(fold[units], per_unit))
+    together, labels, said = np.concatenate(rows), np.concatenate(folds), np.concatenate(outputs)
+    return [FoldedRows(together, said[:, output], labels, output) for output in range(said.shape[1])]
+
+
+def _unit_rows(problem: Problem, sampler: Sampler, design: Any, draws: FloatArray) -> FloatArray:
+    """Rows `(u, k, draws, columns)` that units evaluate, in the order in which they do."""
+    x, imputer, estimator = sampler.game.x, problem.imputer, sampler.estimator
+    if isinstance(estimator, Permutation):
+        walks = [imputer.walk_rows(x, design, draws)]
+        walks += [imputer.walk_rows(x, design[:, ::-1], draws)] if estimator.paired else []
+        return np.concatenate(walks, axis=1)
+    if isinstance(estimator, Kernel):
+        both = np.stack([design, ~design], axis=1) if estimator.paired else design[:, None]
+        return imputer.coalition_rows(x, both, draws)
+    raise TypeError(f"nothing is fitted to the evaluations of {type(estimator).__name__}")
+
+
+def _reference(problem: Problem, sampler: Sampler, functions: list[Functions], weights: FloatArray) -> Reference:
+    if isinstance(problem.imputer, GaussianImputer):
+        rng = stream(sampler.entropy, Purpose.KNOWN_VALUES, sampler.row)
+        return SimulatedReference.of(
+            functions, weights, sampler.game.x, problem.imputer, problem.memory_limit, rng,
+            paired=getattr(sampler.estimator, "paired", True),
+        )  # fmt: skip
+    return MarginalReference.of(functions, sampler.game.x, sampler.base.rows, sampler.draw_index(), problem.players)
+
+
+def _controls(
+    problem: Problem, sampler: Sampler, fold: IntArray, functions: list[Functions], reference: Reference
+) -> FloatArray:
+    """Controls of all units, `(n, components, outputs, 2 learners)`, or of regression targets `(n, draws, ...)`."""
+    estimator, x = sampler.estimator, sampler.game.x
+    design, values = sampler.evaluated()
+    n, (n_outputs, n_learners) = sampler.n_units, (len(functions[0]), len(functions[0][0]))
+    games = [FunctionGame.of(of_fold, x, problem.imputer, problem.memory_limit) for of_fold in functions]
+    axis = estimator.n_draws if estimator.is_least_squares else problem.players.n_players + 1
+    found = np.zeros((n, axis, n_outputs, 2 * n_learners))
+    step = max(1, BATCH_DOUBLES // (int(np.prod(values.shape[1:3])) * len(x)))
+    for start in range(0, n, step):
+        stop = min(n, start + step)
+        draws = sampler.draw_rows(start, stop)
+        for k, game in enumerate(games):
+            units = np.flatnonzero(fold[start:stop] == k)
+            if not len(units):
+                continue
+            some = UnitDraws(draws[units], None, None, np.zeros_like(game.at_x))
+            of_units = estimator.terms(game, design[start:stop][units], some)
+            found[start + units] = reference.controls(k, of_units, design[start:stop][units], start + units)
+    return found
+
+
+def process_controls(
+    problem: Problem, sampler: Sampler, terms: Terms, fold: IntArray, process: CoalitionProcess, data: list[FoldedRows]
+) -> FloatArray:
+    """Controls `(n, draws, outputs, 2)` of a process over coalitions; the second is 0."""
+    if not isinstance(terms, LeastSquaresTerms):
+        raise TypeError(f"a process over coalitions controls no {type(terms).__name__}")
+    signs = 2.0 * terms.regressors  # of pairs: +-1/2
+    found = np.zeros((terms.n_units, terms.draw_targets.shape[1], len(data), 2))
+    draws = sampler.draw_rows(0, 1)
+    for output, of_output in enumerate(data):
+        for k in range(int(fold.max()) + 1):
+            inside, others = np.flatnonzero(fold == k), np.flatnonzero(fold != k)
+            first: FloatArray = np.zeros(terms.n_units)
+            known: FloatArray = np.zeros(signs.shape[1])
+            if process.start is not None:
+                function = process.start.learn(of_output, k)
+                values = function.draw_values(sampler.game.x, sampler.base.rows, problem.players)
+                if values is not None:
+                    known = values.mean(axis=0)
+                    game = FunctionGame.of(((function,),), sampler.game.x, problem.imputer, problem.memory_limit)
+                    every = UnitDraws(np.broadcast_to(draws, (len(signs), *draws.shape[1:])), None, None, game.at_x * 0)
+                    of_function = sampler.estimator.terms(game, sampler.evaluated()[0], every)
+                    first = cast("LeastSquaresTerms", of_function).targets[:, 0, 0]
+            fitted = process.learn_game(signs, terms.targets[:, output, 0] - first, others)
+            control = first[inside] + fitted.predict(signs[inside])
+            control -= terms.regressors[inside] @ (known + fitted.values())
+            found[inside, :, output, 0] = control[:, None]
+    return found
+
+
+def unseen_inflation(design: BoolArray, n_folds: int) -> float:
+    """Variance of values controlled by a process, over what units show of it.
+
+    A process knows a pair of coalitions once one unit has it, so only pairs that occur once leave a residual. With a
+    residual h of mean 0 on pairs that were not met, the error is `sum (1/n - pi_c / folds) h` over pairs met once less
+    `sum pi_c h` over pairs not met at all. Units show `sum e^-l l` with l = n pi_c; the rest is
+    `(1 - 2 / folds) sum e^-l l^2`, and `sum e^-l l^2` is twice the number of pairs that occur twice (Good and Turing).
+    """
+    pairs = np.where(design[:, :1], design, ~design)
+    counts = np.unique(np.packbits(pairs, axis=1), axis=0, return_counts=True)[1]
+    return float(1.0 + (1.0 - 2.0 / n_folds) * 2.0 * (counts == 2).sum() / max(1, (counts == 1).sum()))
+
+
+def _joined(
+    terms: Terms,
+    at_x: FloatArray,
+    fixed: KnownValues | None,
+    parts: list[FloatArray],
+    roots: list[Roots],
+    data: list[FoldedRows],
+    inflation: float,
+) -> Learned:
+    """Model, other surrogates and controls side by side."""
+    controls = np.concatenate(parts, axis=3)
+    n_outputs, n_controls = controls.shape[2:]
+    spread = np.array([np.ptp(of_output.outputs) for of_output in data])
+    sizes = np.concatenate([at_x, np.repeat(spread[:, None], n_controls, axis=1)], axis=1)
+    values = [np.zeros((*root.rows.shape[1:3], part.shape[3])) for part, root in zip(parts, roots, strict=True)]
+    known = KnownValues.stack(
+        [KnownValues(value, root, np.zeros((0, value.shape[2]))) for value, root in zip(values, roots, strict=True)]
+    )
+    known = replace(known, priors=_priors(n_controls // 2), inflation=inflation)
+    known = known if fixed is None else KnownValues.stack([fixed, known])
+    if isinstance(terms, MeanTerms):
+        return Learned(MeanTerms(np.concatenate([terms.values, controls], axis=3)), sizes, known)
+    if not isinstance(terms, LeastSquaresTerms):
+        raise TypeError(f"unknown terms {type(terms).__name__}")
+    nothing = np.zeros((n_outputs, n_controls))
+    joined = replace(
+        terms,
+        targets=np.concatenate([terms.targets, controls.mean(axis=1)], axis=2),
+        draw_targets=np.concatenate([terms.draw_targets, controls], axis=3),
+        total=np.concatenate([terms.total, nothing], axis=1),
+        base=np.concatenate([terms.base, nothing], axis=1),
+    )
+    return Learned(joined, sizes, known)
+
+
+def _priors(n_learners: int) -> FloatArray:
+    """Each function alone (both of its controls, or the first), half of it, and all in equal parts."""
+    alone = np.repeat(np.eye(n_learners), 2, axis=1)
+    priors = [alone, alone * np.tile([1.0, 0.0], n_learners), 0.5 * alone]
+    if n_learners > 1:
+        priors.append(alone.mean(axis=0, keepdims=True))
+    return np.concatenate(priors)

@@ -1,0 +1,238 @@
+"""What is known of fitted functions, against which their units are held: the controls' values come from here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.estimators import Permutation
+from controlshap.estimators.protocol import UnitDraws
+from controlshap.estimators.terms import LeastSquaresTerms, MeanTerms, Terms
+from controlshap.exact_forms.functions import KnownFunction
+from controlshap.exact_forms.network import Network
+from controlshap.game import FunctionGame
+from controlshap.players import Players
+from controlshap.strata import Roots
+from controlshap.surrogates.simulated import (
+    Simulated,
+    has_conditional_mean,
+    mean_coalitions,
+    mean_walks,
+    simulate_networks,
+    simulate_walks,
+)
+from controlshap.values.gaussian import GaussianImputer
+
+#: With a larger background, values are computed for the rows that were visited only.
+MOST_ROWS = 2000
+
+
+class Reference(Protocol):
+    """Known values of all functions of all folds."""
+
+    @property
+    def n_players(self) -> int:
+        """Players."""
+
+    def controls(self, fold: int, terms: Terms, design: Any, units: IntArray) -> FloatArray:
+        """Two controls for each function: `(u, components, outputs, 2 functions)`, or targets `(u, draws, ...)`."""
+
+    def roots(self, n_controls: int) -> Roots:
+        """Root of the error of the controls' known values."""
+
+
+@dataclass(frozen=True)
+class MarginalReference:
+    """Exact values for every draw.
+
+    Attributes
+    ----------
+    values : list of ndarray of shape (rows, players, outputs, functions)
+        For each fold; NaN where out of reach.
+    draw_index : ndarray of shape (units, draws)
+        Which of these rows the units used.
+    whole : bool
+        Whether the rows are all of the background, so that the mean over it is known.
+    """
+
+    values: list[FloatArray]
+    draw_index: IntArray
+    whole: bool
+
+    @classmethod
+    def of(
+        cls,
+        functions: Sequence[tuple[tuple[KnownFunction, ...], ...]],
+        x: FloatArray,
+        background: FloatArray,
+        draw_index: IntArray,
+        players: Players,
+    ) -> MarginalReference:
+        """Values of the background's rows, or of the visited ones of a large background."""
+        whole = len(background) <= MOST_ROWS
+        if not whole:
+            visited, index = np.unique(draw_index, return_inverse=True)
+            background, draw_index = background[visited], index.reshape(draw_index.shape)
+        found = []
+        made: dict[int, FloatArray | None] = {}  # a shared function is the same in every fold
+        for of_fold in functions:
+            values = np.full((len(background), players.n_players, len(of_fold), len(of_fold[0])), np.nan)
+            for output, of_output in enumerate(of_fold):
+                for number, function in enumerate(of_output):
+                    if id(function) not in made:
+                        made[id(function)] = function.draw_values(x, background, players)
+                    of_draws = made[id(function)]
+                    if of_draws is not None:
+                        values[:, :, output, number] = of_draws
+            found.append(values)
+        return cls(found, draw_index, whole)
+
+    @property
+    def n_players(self) -> int:
+        """Players."""
+        return int(self.values[0].shape[1])
+
+    def controls(self, fold: int, terms: Terms, design: Any, units: IntArray) -> FloatArray:  # noqa: ARG002
+        """What units miss of their draws' values, and how these differ from the mean."""
+        known = self.values[fold]
+        mean = known.mean(axis=0)
+        of_draws = known[self.draw_index[units]]  # (u, d, p, o, f)
+        if isinstance(terms, LeastSquaresTerms):
+            # Unpaired targets are held against v(0), and g(b) = g(x) - sum of its values.
+            at = terms.regressors if terms.paired else terms.regressors - 1.0
+            whole = 0.0 if terms.paired else terms.total
+            within = terms.draw_targets - whole - np.einsum("up,udpof->udof", at, of_draws)
+            between = np.einsum("up,udpof->udof", at, of_draws - mean)
+        else:
+            of_units = of_draws.mean(axis=1)
+            nothing = np.zeros((len(units), 1, *mean.shape[1:]))
+            within = np.concatenate([_unit_values(terms)[:, :-1] - of_units, nothing], axis=1)
+            between = np.concatenate([of_units - mean, nothing], axis=1)
+        if not self.whole:
+            between = np.zeros_like(between)
+        return _interleaved(within, between)
+
+    def roots(self, n_controls: int) -> Roots:
+        """Exact."""
+        return Roots.zero((self.n_players + 1, self.values[0].shape[2], n_controls))
+
+
+@dataclass(frozen=True)
+class SimulatedReference:
+    """Values simulated without model calls, and conditional means where they are known.
+
+    Attributes
+    ----------
+    functions, simulated : for each fold, output and function
+    weights : ndarray of shape (folds,)
+        Share of the units that each fold has.
+    """
+
+    functions: Sequence[tuple[tuple[KnownFunction, ...], ...]]
+    simulated: list[list[list[Simulated]]]
+    weights: FloatArray
+    x: FloatArray
+    imputer: GaussianImputer
+    paired: bool
+
+    @classmethod
+    def of(
+        cls,
+        functions: Sequence[tuple[tuple[KnownFunction, ...], ...]],
+        weights: FloatArray,
+        x: FloatArray,
+        imputer: GaussianImputer,
+        memory_limit: int,
+        rng: np.random.Generator,
+        *,
+        paired: bool,
+    ) -> SimulatedReference:
+        """Simulate all functions, networks from the same permutations and the rest from the same walks."""
+        flat = [f for of_fold in functions for of_output in of_fold for f in of_output]
+        networks = [f for f in flat if isinstance(f, Network) and has_conditional_mean(f, imputer)]
+        rest = [f for f in flat if not has_conditional_mean(f, imputer)]
+        by_function: dict[int, Simulated] = {}
+        if networks:
+            found = simulate_networks(imputer, x, networks, rng)
+            by_function |= {id(f): one for f, one in zip(networks, found, strict=True)}
+        if rest:
+            game = FunctionGame.of((tuple(rest),), x, imputer, memory_limit)
+
+            def walk(permutations: IntArray, draws: FloatArray) -> FloatArray:
+                unknown = UnitDraws(draws, None, None, np.zeros_like(game.at_x))
+                return Permutation().terms(game, permutations, unknown).values[:, :, 0]
+
+            by_function |= {id(f): one for f, one in zip(rest, simulate_walks(walk, imputer, rng), strict=True)}
+        simulated = [[[by_function[id(f)] for f in of_output] for of_output in of_fold] for of_fold in functions]
+        return cls(functions, simulated, weights, x, imputer, paired)
+
+    @property
+    def n_players(self) -> int:
+        """Players."""
+        return self.imputer.players.n_players
+
+    def controls(self, fold: int, terms: Terms, design: Any, units: IntArray) -> FloatArray:  # noqa: ARG002
+        """What units miss of the mean over draws, and how that differs from the simulated value."""
+        walked = _unit_values(terms)
+        within, between = np.zeros_like(walked), np.zeros_like(walked)
+        for output, of_output in enumerate(self.functions[fold]):
+            for number, function in enumerate(of_output):
+                known = self.simulated[fold][output][number].mean
+                of_unit = walked[:, :, output, number]
+                target = known
+                if isinstance(terms, LeastSquaresTerms):
+                    target = (terms.regressors @ known[:-1])[:, None]
+                    of_unit = of_unit if terms.paired else of_unit - known[-1]
+                middle = target
+                if isinstance(function, Network) and has_conditional_mean(function, self.imputer):
+                    middle = self._mean_over_draws(function, terms, design, known, of_unit.shape)
+                within[:, :, output, number] = of_unit - middle
+                between[:, :, output, number] = middle - target
+        return _interleaved(within, between)
+
+    def _mean_over_draws(
+        self, function: Network, terms: Terms, design: Any, known: FloatArray, shape: tuple[int, ...]
+    ) -> FloatArray:
+        if isinstance(terms, LeastSquaresTerms):
+            coalitions: BoolArray = np.stack([design, ~design], axis=1) if terms.paired else design[:, None]
+            values = mean_coalitions(self.imputer, self.x, coalitions, function)
+            targets = 0.5 * (values[:, 0] - values[:, 1]) if terms.paired else values[:, 0] - known[-1]
+            return np.broadcast_to(targets[:, None], shape)
+        walks = mean_walks(self.imputer, self.x, design, [function])[:, :, 0]
+        if self.paired:
+            backwards = mean_walks(self.imputer, self.x, design[:, ::-1], [function])[:, :, 0]
+            walks = 0.5 * (walks + backwards)
+        return np.concatenate([walks, np.full((len(walks), 1), known[-1])], axis=1)
+
+    def roots(self, n_controls: int) -> Roots:
+        """Scatter of the replications, in the control that holds units against the simulated value."""
+        n_outputs = len(self.functions[0])
+        rows = np.zeros((len(self.simulated[0][0][0].values), self.n_players + 1, n_outputs, n_controls))
+        for weight, of_fold, functions in zip(self.weights, self.simulated, self.functions, strict=True):
+            for output, of_output in enumerate(of_fold):
+                for number, one in enumerate(of_output):
+                    integrated = has_conditional_mean(functions[output][number], self.imputer)
+                    # common permutations: the folds' errors add up
+                    rows[:, :, output, 2 * number + integrated] -= weight * one.root_rows
+        n = len(rows)
+        return Roots(rows, np.zeros(n, dtype=np.int64), np.array([n - 1.0]))
+
+
+def _unit_values(terms: Terms) -> FloatArray:
+    """What units say: terms `(u, components, ...)`, or targets of draws `(u, draws, ...)`."""
+    if isinstance(terms, LeastSquaresTerms):
+        return terms.draw_targets
+    if isinstance(terms, MeanTerms):
+        return terms.values
+    raise TypeError(f"unknown terms {type(terms).__name__}")
+
+
+def _interleaved(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Two controls of each function side by side, and 0 where a function's values were out of reach."""
+    both = np.stack([first, second], axis=-1).reshape(*first.shape[:-1], -1)
+    finite = np.isfinite(both).all(axis=tuple(range(both.ndim - 1)))
+    return np.where(finite, both, 0.0)
