@@ -17,7 +17,6 @@ from controlshap.exact import MOST_PLAYERS
 from controlshap.fits.boosting import boosting_available
 from controlshap.problem import Problem
 from controlshap.surrogates import (
-    LEARNERS,
     CoalitionProcess,
     Control,
     Learner,
