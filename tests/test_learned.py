@@ -200,6 +200,17 @@ def test_correlated_features_and_several_outputs(name, estimator, binary):
     assert (one.standard_errors < 3.0 * one.uncontrolled_standard_errors).all()
 
 
+@pytest.mark.xfail(strict=False, reason="the simulated base value of the surrogate reaches the exact one of the model")
+@pytest.mark.parametrize("control", ["ridge", "polynomial"])
+def test_a_base_value_that_is_known_stays_known(control):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cs.SingularCovarianceWarning)
+        features = cs.GaussianConditional(draws="background")
+        explanation = explain(ridge, control, 300, estimator="permutation", features=features)
+    assert_allclose(explanation.base_values[0], ridge(DATA.background).mean(), atol=1e-12)
+    assert explanation.base_standard_errors[0] == 0.0
+
+
 @pytest.mark.parametrize("control", ["ridge", "polynomial", cs.Trees(n_trees=5, n_leaves=5)])
 @pytest.mark.parametrize("estimator", ["permutation", "kernel"])
 def test_it_stops_early(control, estimator):
@@ -220,7 +231,7 @@ def test_it_stands_beside_other_controls():
     )
     explanation = explainer(DATA.x, tolerance=0.02, budget=20_000, rng=0)
     assert explanation.status[0] == "converged"
-    assert explanation.method[0] == "Permutation + LogisticRidge + Taylor"
+    assert set(explanation.method[0].split(" + ")) == {"Permutation", "LogisticRidge", "Taylor"}
     assert explanation.n_evaluations[0] < 2000
 
 

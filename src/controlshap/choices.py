@@ -134,10 +134,28 @@ def _affordable_trees(problem: Problem, budget: int) -> tuple[Trees, ...]:
         return ()
     if problem.seconds == np.inf:  # "thorough"
         return (Trees(), Trees(start=RidgeNetwork()))
+    return (Trees(),) if _tree_seconds(problem, budget) <= problem.seconds * budget else ()
+
+
+def _tree_seconds(problem: Problem, n_evaluations: float) -> float:
     trees = Trees()
-    each = TREE_SECONDS[0] + TREE_SECONDS[1] * min(budget, trees.max_rows)
-    needed = trees.n_folds * problem.base.n_outputs * each
-    return (trees,) if needed <= problem.seconds * budget else ()
+    each = TREE_SECONDS[0] + TREE_SECONDS[1] * min(n_evaluations, trees.max_rows)
+    return trees.n_folds * problem.base.n_outputs * each
+
+
+def timely(
+    problem: Problem, learners: tuple[Learner | CoalitionProcess, ...], n_evaluations: int, still_needed: float
+) -> tuple[Learner | CoalitionProcess, ...]:
+    """Those of automatic learners whose fit takes no longer than the model has taken, or would take without it.
+
+    `still_needed` is how many more evaluations the accuracy asked for is expected to take.
+    """
+    if problem.controls is not None or problem.seconds is None:
+        return learners
+    model_seconds = problem.seconds * max(n_evaluations, still_needed)
+    if _tree_seconds(problem, n_evaluations) <= model_seconds:
+        return learners
+    return tuple(learner for learner in learners if not isinstance(learner, Trees))
 
 
 def choose_variance(problem: Problem, estimator: Estimator) -> Variance:

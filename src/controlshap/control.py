@@ -129,8 +129,8 @@ def regress(
 ) -> Coefficients:
     """Coefficients from the covariance between functions: the best prior, and what the correlation adds to it.
 
-    The prior that leaves the least variance in all components together is taken, for those components where it
-    helps; the regression then starts from there, and is shrunk towards it. Other arguments as for `_regress`.
+    The prior that leaves the least variance in all components together is taken, or none; the regression then starts
+    from there, and is shrunk towards it. Other arguments as for `_regress`.
     """
     whole, shifted = covariances[..., 0, 0], covariances
     offset = np.zeros((*whole.shape, covariances.shape[-1] - 1))
@@ -145,28 +145,36 @@ def regress(
             rows = np.concatenate([moved[..., None], rows[..., 1:]], axis=-1)
     # With a good prior there is little to gain from few units, and a chance correlation to lose much from.
     least = PRIOR_DOF if len(priors) else 0.0
-    fit = _regress(shifted, dof, size, rows, least)
+    dof = np.where(np.isfinite(dof), dof, 0.0)  # infinite where the model shows no variance: nothing to learn from
+    fit = _regress(shifted, dof, size, rows, least, certain=not len(priors))
     left = shifted[..., 0, 0] * (1.0 - fit.squared_correlation)
     reduction = np.where(whole > 0, 1.0 - left / np.where(whole > 0, whole, 1.0), 0.0)
     return Coefficients(offset + fit.alpha, np.clip(reduction, 0.0, 1.0), fit.alpha)
 
 
 def _best_prior(covariances: FloatArray, size: FloatArray, priors: FloatArray) -> FloatArray:
-    """The prior `(..., components, outputs, surrogates)` of the least variance, 0 where it does not help."""
+    """The prior `(..., components, outputs, surrogates)` of the least variance, 0 for outputs that none helps."""
     # A control that varies in no component (what a complete pass cancels) has no business in the prior either.
     varies = _varies(covariances, size).any(axis=-3, keepdims=True)
     offsets = priors.reshape(-1, *[1] * (covariances.ndim - 2), priors.shape[1]) * np.where(varies, 1.0, 0.0)
     offsets = np.broadcast_to(offsets, (len(priors), *covariances.shape[:-2], priors.shape[1]))
     combined = np.concatenate([np.ones((*offsets.shape[:-1], 1)), -offsets], axis=-1)
     left = np.einsum("m...f,...fg,m...g->m...", combined, covariances, combined)
-    best = left.sum(axis=-2, keepdims=True).argmin(axis=0, keepdims=True)
-    offset = np.take_along_axis(offsets, best[..., None], axis=0)[0]
-    helps = np.take_along_axis(left, best, axis=0)[0] < covariances[..., 0, 0]
-    return np.where(helps[..., None], offset, 0.0)
+    pooled = left.sum(axis=-2, keepdims=True)
+    best = pooled.argmin(axis=0, keepdims=True)
+    # For all components or none: where one shows no noise at all without control, it may only not have met any yet.
+    helps = np.take_along_axis(pooled, best, axis=0)[0] < covariances[..., 0, 0].sum(axis=-2, keepdims=True)
+    return np.where(helps[..., None], np.take_along_axis(offsets, best[..., None], axis=0)[0], 0.0)
 
 
 def _regress(
-    covariances: FloatArray, dof: FloatArray, size: FloatArray, rows: FloatArray | None, least_dof: float
+    covariances: FloatArray,
+    dof: FloatArray,
+    size: FloatArray,
+    rows: FloatArray | None,
+    least_dof: float,
+    *,
+    certain: bool,
 ) -> Coefficients:
     """Coefficients shrunk towards 0.
 
@@ -184,6 +192,8 @@ def _regress(
         (a correlation made by one outlier does not).
     least_dof : float
         Degrees of freedom below which only a control that is the model itself is used.
+    certain : bool
+        Whether a control may be the model itself.
     """
     of_model = covariances[..., 0, 0]
     cross = covariances[..., 0, 1:]
@@ -209,8 +219,8 @@ def _regress(
     if rows is not None:
         keep = np.minimum(keep, _predictive_share(rows, alpha, inverse, inverse_sd) / np.maximum(share, 1e-300))
     # Too few degrees of freedom to tell a correlation from chance: no control, unless it is the model itself.
-    certain = (share > 1.0 - CERTAIN) & (dof > 0.0) & _many_roots(rows, n_controls)
-    keep = np.where(certain, 1.0, np.where(dof > max(n_controls + 2, least_dof), np.clip(keep, 0.0, 1.0), 0.0))
+    is_model = (share > 1.0 - CERTAIN) & (dof > 0.0) & _many_roots(rows, n_controls) & certain
+    keep = np.where(is_model, 1.0, np.where(dof > max(n_controls + 2, least_dof), np.clip(keep, 0.0, 1.0), 0.0))
     kept = alpha * keep[..., None]
     return Coefficients(kept, share * keep, kept)
 

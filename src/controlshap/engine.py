@@ -11,7 +11,7 @@ from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, NoClo
 from controlshap._random import Purpose, stream
 from controlshap._types import FloatArray
 from controlshap.analysis import Analysis, Sample, analyse
-from controlshap.choices import choose_controls, choose_estimator, choose_variance, control_cost, learned, made
+from controlshap.choices import choose_controls, choose_estimator, choose_variance, control_cost, learned, made, timely
 from controlshap.control import Estimate, KnownValues, close_sum
 from controlshap.estimators import Enumeration, Kernel, Permutation
 from controlshap.estimators.protocol import Estimator
@@ -83,11 +83,13 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
     base_varies = estimator.draws_base(finite=base.finite)
     shared_base = np.zeros((0, *game.at_x.shape)) if base_varies else base.root_rows()
     status = "exact" if exact else "budget reached"
+    still_needed, used = 0.0, learners
     for n_units in stopping.stages(estimator.fewest_units(p), most):
         sampler.extend(n_units)
         terms, at_x = sampler.terms(), game.at_x
         if game.trace is not None:
-            found = learn(problem, sampler, terms, fixed, learners, stream(entropy, Purpose.FOLDS, row))
+            used = timely(problem, learners, game.n_evaluations, still_needed)
+            found = learn(problem, sampler, terms, fixed, used, stream(entropy, Purpose.FOLDS, row))
             terms, at_x, known = found.terms, found.sizes, found.known
         # what was fitted has no part in the error of a shared v(0)
         more = ((0, 0), (0, 0), (0, at_x.shape[1] - shared_base.shape[2]))
@@ -96,7 +98,9 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
         rng = stream(entropy, Purpose.RESAMPLING, row)
         analysis = analyse(sample, variance, known, rng, by_folds=problem.coefficient != "units")
         errors = np.sqrt(analysis.controlled.variances[:-1])
-        if not exact and stopping.is_accurate(analysis.controlled.values[:-1], errors):
+        ratio = stopping.error_ratio(analysis.controlled.values[:-1], errors)
+        still_needed = game.n_evaluations * (ratio**2 - 1.0)
+        if not exact and stopping.tolerance is not None and ratio <= 1.0:
             status = "converged"
             break
     if stopping.tolerance is not None and status == "budget reached":
@@ -106,9 +110,10 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
             NotConvergedWarning,
             stacklevel=2,
         )
-    method = " + ".join(type(part).__name__ for part in (estimator, *controls))
-    used = describe_controls(controls, len(game.surrogates), analysis.alpha)
-    return RowResult(analysis, game.n_evaluations, sampler.n_units, status, method, used)
+    applied = (*made(controls), *used)
+    method = " + ".join(type(part).__name__ for part in (estimator, *applied))
+    told = describe_controls(applied, len(game.surrogates), analysis.alpha)
+    return RowResult(analysis, game.n_evaluations, sampler.n_units, status, method, told)
 
 
 def describe_controls(controls: tuple[Control, ...], n_made: int, alpha: FloatArray) -> str:

@@ -121,11 +121,7 @@ def training_rows(problem: Problem, sampler: Sampler, fold: IntArray, most: int)
         folds.append(np.full(len(known), -1))
     for part in game.slices(len(chosen), per_unit * len(game.x) * 6):
         units = chosen[part]
-        draws = (
-            np.concatenate([sampler.draw_rows(u, u + 1) for u in units])
-            if not sampler.base.finite
-            else (sampler.base.rows[sampler.draw_index()[units]])
-        )
+        draws = sampler.draws_of(units)
         rows.append(_unit_rows(problem, sampler, design[units], draws).reshape(-1, len(game.x)))
         outputs.append(values[units].reshape(-1, values.shape[3]))
         folds.append(np.repeat(fold[units], per_unit))

@@ -142,6 +142,15 @@ class Sampler:
         n_sets = 2 if self.estimator.needs_spare_draws else 1
         return self._fresh(n_sets, first, last)[0, start - first * CHUNK : stop - first * CHUNK]
 
+    def draws_of(self, units: IntArray) -> FloatArray:
+        """The draws `(units, draws, columns)` of units in increasing order, again."""
+        if self.base.finite:
+            rows: FloatArray = self.base.rows[self.draw_index()[units]]
+            return rows
+        chunks = [units[units // CHUNK == k] for k in np.unique(units // CHUNK)]
+        parts = [self.draw_rows(int(some[0]), int(some[-1]) + 1)[some - some[0]] for some in chunks]
+        return np.concatenate(parts)
+
     def terms(self) -> Terms:
         """All terms so far."""
         gathered = self.estimator.gather(self.parts)

@@ -27,12 +27,17 @@ class Stopping:
     budget: int
     tolerance: float | None
 
-    def is_accurate(self, values: FloatArray, standard_errors: FloatArray) -> bool:
-        """Whether every output `(players, outputs)` is accurate enough."""
+    def error_ratio(self, values: FloatArray, standard_errors: FloatArray) -> float:
+        """Largest standard error over what is tolerated, of values `(players, outputs)`; 1 or less is accurate enough.
+
+        Without a tolerance it is 1.
+        """
         if self.tolerance is None:
-            return False
+            return 1.0
         spread = np.ptp(values, axis=0) if len(values) > 1 else np.abs(values[0])
-        return bool((standard_errors.max(axis=0) <= self.tolerance * spread).all())
+        limit, largest = self.tolerance * spread, standard_errors.max(axis=0)
+        ratio = np.where(limit > 0, largest / np.where(limit > 0, limit, 1.0), np.where(largest > 0, np.inf, 0.0))
+        return float(ratio.max())
 
     def stages(self, fewest: int, most: int) -> Iterator[int]:
         """Unit counts at which to look; the last is `most`."""
