@@ -200,7 +200,6 @@ def test_correlated_features_and_several_outputs(name, estimator, binary):
     assert (one.standard_errors < 3.0 * one.uncontrolled_standard_errors).all()
 
 
-@pytest.mark.xfail(strict=False, reason="the simulated base value of the surrogate reaches the exact one of the model")
 @pytest.mark.parametrize("control", ["ridge", "polynomial"])
 def test_a_base_value_that_is_known_stays_known(control):
     with warnings.catch_warnings():

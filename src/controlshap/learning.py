@@ -79,7 +79,7 @@ def learn(
         functions = [
             tuple(tuple(one.learn(of_output, k) for one in of_rows) for of_output in data) for k in range(n_folds)
         ]
-        reference = _reference(problem, sampler, functions, np.bincount(fold, minlength=n_folds) / len(fold))
+        reference = _reference(problem, sampler, functions, fold)
         controls.append(_controls(problem, sampler, fold, functions, reference))
         roots.append(reference.roots(controls[0].shape[3]))
     for process in processes:
@@ -142,14 +142,17 @@ def _unit_rows(problem: Problem, sampler: Sampler, design: Any, draws: FloatArra
     raise TypeError(f"nothing is fitted to the evaluations of {type(estimator).__name__}")
 
 
-def _reference(problem: Problem, sampler: Sampler, functions: list[Functions], weights: FloatArray) -> Reference:
+def _reference(problem: Problem, sampler: Sampler, functions: list[Functions], fold: IntArray) -> Reference:
+    weights = np.bincount(fold, minlength=len(functions)) / len(fold)
     if isinstance(problem.imputer, GaussianImputer):
         rng = stream(sampler.entropy, Purpose.KNOWN_VALUES, sampler.row)
         return SimulatedReference.of(
             functions, weights, sampler.game.x, problem.imputer, problem.memory_limit, rng,
             paired=getattr(sampler.estimator, "paired", True),
         )  # fmt: skip
-    return MarginalReference.of(functions, sampler.game.x, sampler.base.rows, sampler.draw_index(), problem.players)
+    return MarginalReference.of(
+        functions, sampler.game.x, sampler.base.rows, sampler.draw_index(), fold, problem.players
+    )
 
 
 def _controls(

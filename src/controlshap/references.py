@@ -53,6 +53,8 @@ class MarginalReference:
     ----------
     values : list of ndarray of shape (rows, players, outputs, functions)
         For each fold; NaN where out of reach.
+    means : list of ndarray of shape (players, outputs, functions)
+        What each fold's rows are held against.
     draw_index : ndarray of shape (units, draws)
         Which of these rows the units used.
     whole : bool
@@ -60,6 +62,7 @@ class MarginalReference:
     """
 
     values: list[FloatArray]
+    means: list[FloatArray]
     draw_index: IntArray
     whole: bool
 
@@ -70,6 +73,7 @@ class MarginalReference:
         x: FloatArray,
         background: FloatArray,
         draw_index: IntArray,
+        fold: IntArray,
         players: Players,
     ) -> MarginalReference:
         """Values of the background's rows, or of the visited ones of a large background."""
@@ -89,7 +93,7 @@ class MarginalReference:
                     if of_draws is not None:
                         values[:, :, output, number] = of_draws
             found.append(values)
-        return cls(found, draw_index, whole)
+        return cls(found, _means(found, draw_index, fold), draw_index, whole)
 
     @property
     def n_players(self) -> int:
@@ -98,8 +102,7 @@ class MarginalReference:
 
     def controls(self, fold: int, terms: Terms, design: Any, units: IntArray) -> FloatArray:  # noqa: ARG002
         """What units miss of their draws' values, and how these differ from the mean."""
-        known = self.values[fold]
-        mean = known.mean(axis=0)
+        known, mean = self.values[fold], self.means[fold]
         of_draws = known[self.draw_index[units]]  # (u, d, p, o, f)
         if isinstance(terms, LeastSquaresTerms):
             # Unpaired targets are held against v(0), and g(b) = g(x) - sum of its values.
@@ -119,6 +122,25 @@ class MarginalReference:
     def roots(self, n_controls: int) -> Roots:
         """Exact."""
         return Roots.zero((self.n_players + 1, self.values[0].shape[2], n_controls))
+
+
+def _means(values: list[FloatArray], draw_index: IntArray, fold: IntArray) -> list[FloatArray]:
+    """The mean over the background that is unbiased for each fold's function.
+
+    A function knows the rows it was fitted to better than others. Given it, the fold's own rows and those that nobody
+    visited are a random part of the rest: they stand for visited and unvisited rows in the shares of these. Where all
+    folds have all rows, the mean over them is the mean over the background.
+    """
+    n = len(values[0])
+    visited = np.unique(draw_index)
+    unvisited = np.setdiff1d(np.arange(n), visited)
+    share = len(visited) / n
+    means = []
+    for k, known in enumerate(values):
+        own = np.unique(draw_index[fold == k])
+        mean = share * known[own].mean(axis=0) if len(own) else share * known[visited].mean(axis=0)
+        means.append(mean + (1.0 - share) * known[unvisited].mean(axis=0) if len(unvisited) else mean)
+    return means
 
 
 @dataclass(frozen=True)
@@ -192,6 +214,8 @@ class SimulatedReference:
                     middle = self._mean_over_draws(function, terms, design, known, of_unit.shape)
                 within[:, :, output, number] = of_unit - middle
                 between[:, :, output, number] = middle - target
+        if self.imputer.finite_draws is not None and isinstance(terms, MeanTerms):
+            within[:, -1] = between[:, -1] = 0.0  # v(0) is known then
         return _interleaved(within, between)
 
     def _mean_over_draws(
@@ -218,6 +242,8 @@ class SimulatedReference:
                     integrated = has_conditional_mean(functions[output][number], self.imputer)
                     # common permutations: the folds' errors add up
                     rows[:, :, output, 2 * number + integrated] -= weight * one.root_rows
+        if self.imputer.finite_draws is not None:
+            rows[:, -1] = 0.0
         n = len(rows)
         return Roots(rows, np.zeros(n, dtype=np.int64), np.array([n - 1.0]))
 
