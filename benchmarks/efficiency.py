@@ -42,11 +42,11 @@ Record = dict[str, Any]
 Task = tuple[Cell, str]
 
 
-def contenders(cell: Cell) -> list[str]:
+def contenders(cell: Cell, *, thorough: bool) -> list[str]:
     """Who is measured in a cell; our estimate without control comes with ours."""
     if cell.correlated:
         return [OURS, KERNEL]
-    slow = cell.case in SLOW and cell.budget == 10_000 and cell.n_background == 100
+    slow = thorough and cell.case in SLOW and cell.budget == 10_000 and cell.n_background == 100
     return [OURS, *([THOROUGH] if slow else []), *PEERS]
 
 
@@ -219,6 +219,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--quick", action="store_true", help="2 rows and 3 seeds")
     parser.add_argument("--only", default="", help="cells whose name matches this expression")
+    parser.add_argument("--thorough", action="store_true", help='control="thorough", too, in some cells: takes long')
     parser.add_argument("--finished", action="store_true", help="leave out cells that some peer still lacks")
     parser.add_argument("--fresh", nargs="?", const=".", help="measure again (contenders that match an expression)")
     arguments = parser.parse_args()
@@ -230,12 +231,12 @@ def main() -> None:
     chosen = [cell for cell in cells() if re.search(arguments.only, cell.name)]
     known = read_records(file)
     if arguments.finished:
-        others = {cell.name: [c for c in contenders(cell) if c not in (OURS, THOROUGH)] for cell in chosen}
+        others = {cell.name: [c for c in contenders(cell, thorough=False) if c != OURS] for cell in chosen}
         chosen = [cell for cell in chosen if all((cell.name, other, *size) in known for other in others[cell.name])]
     tasks = [
         (cell, contender)
         for cell in chosen
-        for contender in contenders(cell)
+        for contender in contenders(cell, thorough=arguments.thorough)
         if (arguments.fresh and re.search(arguments.fresh, contender))
         or (cell.name, contender, *size) not in known
     ]  # fmt: skip
