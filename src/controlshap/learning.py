@@ -151,7 +151,7 @@ def _reference(problem: Problem, sampler: Sampler, functions: list[Functions], f
             paired=getattr(sampler.estimator, "paired", True),
         )  # fmt: skip
     return MarginalReference.of(
-        functions, sampler.game.x, sampler.base.rows, sampler.draw_index(), fold, problem.players
+        functions, sampler.game.x, sampler.base.rows, sampler.draw_index(), problem.players, fold
     )
 
 

@@ -73,8 +73,8 @@ class MarginalReference:
         x: FloatArray,
         background: FloatArray,
         draw_index: IntArray,
-        fold: IntArray,
         players: Players,
+        fold: IntArray | None = None,
     ) -> MarginalReference:
         """Values of the background's rows, or of the visited ones of a large background."""
         whole = len(background) <= MOST_ROWS
@@ -124,23 +124,29 @@ class MarginalReference:
         return Roots.zero((self.n_players + 1, self.values[0].shape[2], n_controls))
 
 
-def _means(values: list[FloatArray], draw_index: IntArray, fold: IntArray) -> list[FloatArray]:
-    """The mean over the background that is unbiased for each fold's function.
+def _means(values: list[FloatArray], draw_index: IntArray, fold: IntArray | None) -> list[FloatArray]:
+    """The mean over the background that each fold's rows are held against.
 
     A function knows the rows it was fitted to better than others. Given it, the fold's own rows and those that nobody
-    visited are a random part of the rest: they stand for visited and unvisited rows in the shares of these. Where all
-    folds have all rows, the mean over them is the mean over the background.
+    visited are a random part of the rest: they stand for visited and unvisited rows in the shares of these. What that
+    changes on average over folds is taken off everywhere alike. Nothing changes where all folds have all rows.
     """
+    whole = [known.mean(axis=0) for known in values]
+    if fold is None or draw_index.shape[1] > 1:
+        return whole
     n = len(values[0])
     visited = np.unique(draw_index)
+    own = [np.unique(draw_index[fold == k]) for k in range(len(values))]
+    if sum(len(rows) for rows in own) != len(visited):
+        return whole  # rows of several folds
     unvisited = np.setdiff1d(np.arange(n), visited)
     share = len(visited) / n
-    means = []
-    for k, known in enumerate(values):
-        own = np.unique(draw_index[fold == k])
-        mean = share * known[own].mean(axis=0) if len(own) else share * known[visited].mean(axis=0)
-        means.append(mean + (1.0 - share) * known[unvisited].mean(axis=0) if len(unvisited) else mean)
-    return means
+    shift = np.zeros_like(whole[0])
+    for known, rows, mean in zip(values, own, whole, strict=True):
+        unseen = share * known[rows].mean(axis=0)
+        unseen += (1.0 - share) * known[unvisited].mean(axis=0) if len(unvisited) else 0.0
+        shift += len(rows) / len(visited) * (unseen - mean)
+    return [mean + shift for mean in whole]
 
 
 @dataclass(frozen=True)
