@@ -37,7 +37,7 @@ import controlshap as cs
 
 CACHE = Path(__file__).resolve().parent / ".cache"
 #: Cells in which control="thorough" is measured as well: it takes seconds for each explanation.
-SLOW = ("tanh census", "svr diabetes", "relu friedman")
+SLOW = ("tanh brca", "tanh census", "forest simulated", "svr diabetes", "relu friedman")
 Record = dict[str, Any]
 Task = tuple[Cell, str]
 

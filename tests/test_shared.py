@@ -97,7 +97,7 @@ def test_a_saved_explainer_decides_as_before(tmp_path):
     one = explainer(seconds_per_evaluation=None)
     one(X, budget=300, rng=0)
     again = cs.Explainer.load(one.save(tmp_path), stepped)
-    assert again._seconds == one._seconds
+    assert again._cache["seconds"] == one._cache["seconds"]
 
 
 @pytest.mark.parametrize("seconds", [-1.0, np.nan, "fast", True])

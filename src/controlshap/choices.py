@@ -15,6 +15,7 @@ from controlshap.derivatives import FiniteDifferences
 from controlshap.estimators import Enumeration, Estimator, Kernel, PerFeature, Permutation
 from controlshap.exact import MOST_PLAYERS
 from controlshap.fits.boosting import boosting_available
+from controlshap.game import Game
 from controlshap.problem import Problem
 from controlshap.surrogates import (
     CoalitionProcess,
@@ -116,11 +117,11 @@ def choose_controls(problem: Problem, estimator: Estimator, budget: int, x: Floa
         # They cost no evaluations, and know interactions of all orders; pairs alone integrate a quadratic.
         if problem.correlated and control_cost(problem, (Taylor(),), budget) == 0:
             return (Taylor(), *(() if problem.shared is None else (problem.shared,)), LogisticRidge())
-        trees = _affordable_trees(problem, budget)
+        slow = _affordable(problem, budget)
         if problem.shared is None:
-            return (LogisticRidge(), *trees)
+            return (LogisticRidge(), *slow)
         # one that was fitted before saves the time of fitting, unless there is time to spare
-        return (problem.shared, LogisticRidge(), *trees) if trees else (problem.shared,)
+        return (problem.shared, LogisticRidge(), *slow) if slow else (problem.shared,)
     options = [Taylor()]
     if isinstance(Taylor().source(problem.model.source), FiniteDifferences):
         options = [Taylor(derivatives=FiniteDifferences(cross=cross)) for cross in (True, False)]
@@ -128,13 +129,20 @@ def choose_controls(problem: Problem, estimator: Estimator, budget: int, x: Floa
     return tuple(affordable[:1])
 
 
-def _affordable_trees(problem: Problem, budget: int) -> tuple[Trees, ...]:
-    """Trees, where fitting them takes no longer than the model itself, or where time does not matter."""
-    if problem.correlated or problem.seconds is None or not boosting_available():
+def _affordable(problem: Problem, budget: int) -> tuple[Learner, ...]:
+    """Trees, where fitting them takes no longer than the model itself; networks where time does not matter."""
+    if problem.correlated or not boosting_available():
         return ()
-    if problem.seconds == np.inf:  # "thorough"
-        return (Trees(), Trees(start=RidgeNetwork()))
-    return (Trees(),) if _tree_seconds(problem, budget) <= problem.seconds * budget else ()
+    seconds = known_seconds(problem)
+    if seconds == np.inf:
+        return (RidgeNetwork(), Trees())
+    # until the model has been timed they are candidates, see `timely`
+    return (Trees(),) if seconds is None or _tree_seconds(problem, budget) <= seconds * budget else ()
+
+
+def known_seconds(problem: Problem) -> float | None:
+    """What an evaluation takes: as told, infinite for "thorough", or as measured while the first row was explained."""
+    return problem.cache.get("seconds") if problem.seconds is None else problem.seconds
 
 
 def _tree_seconds(problem: Problem, n_evaluations: float) -> float:
@@ -144,17 +152,21 @@ def _tree_seconds(problem: Problem, n_evaluations: float) -> float:
 
 
 def timely(
-    problem: Problem, learners: tuple[Learner | CoalitionProcess, ...], n_evaluations: int, still_needed: float
+    problem: Problem, learners: tuple[Learner | CoalitionProcess, ...], game: Game, still_needed: float
 ) -> tuple[Learner | CoalitionProcess, ...]:
     """Those of automatic learners whose fit takes no longer than the model has taken, or would take without it.
 
     `still_needed` is how many more evaluations the accuracy asked for is expected to take.
     """
-    if problem.controls is not None or problem.seconds is None:
+    if problem.controls is not None or not any(isinstance(learner, Trees) for learner in learners):
         return learners
-    model_seconds = problem.seconds * max(n_evaluations, still_needed)
-    if _tree_seconds(problem, n_evaluations) <= model_seconds:
+    seconds = known_seconds(problem)
+    if seconds is None:
+        seconds = game.seconds / max(game.n_evaluations, 1)
+    if _tree_seconds(problem, game.n_evaluations) <= seconds * max(game.n_evaluations, still_needed):
         return learners
+    if problem.shared is not None:
+        return tuple(learner for learner in learners if learner is problem.shared)
     return tuple(learner for learner in learners if not isinstance(learner, Trees))
 
 

@@ -88,7 +88,7 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
         sampler.extend(n_units)
         terms, at_x = sampler.terms(), game.at_x
         if game.trace is not None:
-            used = timely(problem, learners, game.n_evaluations, still_needed)
+            used = timely(problem, learners, game, still_needed)
             found = learn(problem, sampler, terms, fixed, used, stream(entropy, Purpose.FOLDS, row))
             terms, at_x, known = found.terms, found.sizes, found.known
         # what was fitted has no part in the error of a shared v(0)
@@ -110,6 +110,7 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
             NotConvergedWarning,
             stacklevel=2,
         )
+    problem.cache.setdefault("seconds", game.seconds / game.n_evaluations)
     applied = (*made(controls), *used)
     method = " + ".join(type(part).__name__ for part in (estimator, *applied))
     told = describe_controls(applied, len(game.surrogates), analysis.alpha)

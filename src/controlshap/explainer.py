@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from dataclasses import replace
 from functools import partial
@@ -70,8 +69,8 @@ class Explainer:
         A larger background is sampled (without replacement, with a fixed seed) to this many rows, which then are the
         background; `base_standard_errors` gives the error of the base value against the whole.
     seconds_per_evaluation : float, optional
-        Time that the model takes for a row, against which control="auto" weighs the time of fitting trees; measured on
-        the background when not given. Give it where two explainers must decide alike.
+        Time that the model takes for a row, against which control="auto" weighs the time of fitting trees; measured
+        while the first row is explained when not given. Give it where two explainers must decide alike.
 
     Examples
     --------
@@ -306,15 +305,12 @@ class Explainer:
         if form is None:
             refuse_budget(problem, budget)
         predictions: list[FloatArray] = []
-        began = time.perf_counter()
         step = max(1, self._memory_limit // (8 * 6 * rows.shape[1]))
         for start in range(0, len(rows), step):
             inputs = imputer.to_inputs(rows[start : start + step])
             n_outputs = predictions[0].shape[1] if predictions else None
             where = f"background rows {start} to {start + len(inputs) - 1}"
             predictions.append(self._model(inputs, n_outputs=n_outputs, where=where))
-        if self._seconds is None and finite:
-            self._seconds = (time.perf_counter() - began) / len(rows)
         base = BaseSample(rows, np.concatenate(predictions)[:, :, None], population)
         if form is not None and not agrees(form, rows, base.values[:, :, 0]):
             form = None  # a subclass or a wrapped model that says something else
@@ -375,7 +371,7 @@ class Explainer:
             "n_background": self._n_background,
             "settings": {name: encode(value, arrays, name) for name, value in self._settings.items()},
         }
-        header["seconds"] = None if self._seconds == np.inf else self._seconds
+        header["seconds"] = self._cache.get("seconds")
         header["shared"] = encode(self._shared, arrays, "shared")
         matrices = self._cache.get("d_matrices")
         if isinstance(matrices, DMatrices):
@@ -403,7 +399,8 @@ class Explainer:
         explainer = cls(model, FrameMaker(kind, tuple(names))(rows) if kind else rows, groups=groups, **settings)
         explainer._cache.update(cache)
         explainer._n_background = n_background
-        explainer._seconds = explainer._seconds if seconds is None else seconds
+        if seconds is not None:
+            explainer._cache["seconds"] = seconds
         explainer._shared = shared
         return explainer
 

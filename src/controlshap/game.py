@@ -5,6 +5,7 @@ Rows are built and evaluated in batches under the memory limit; the split change
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -141,6 +142,8 @@ class Game(RowGame):
     ----------
     trace : list or None
         Where it is a list, what the model said is kept there, for functions that are fitted to it.
+    seconds : float
+        Time that the model took for it.
     """
 
     model: Model
@@ -148,6 +151,7 @@ class Game(RowGame):
     label: str
     n_evaluations: int = 0
     trace: list[FloatArray] | None = None
+    seconds: float = 0.0
 
     def evaluate(self, rows: FloatArray) -> FloatArray:
         """All functions on rows `(..., columns)`, shape `(..., outputs, functions)`."""
@@ -155,7 +159,9 @@ class Game(RowGame):
         values = np.empty((len(flat), self.n_outputs, self.n_functions))
         if len(flat):
             where = f"{self.label}, evaluations {self.n_evaluations} to {self.n_evaluations + len(flat) - 1}"
+            began = time.perf_counter()
             values[..., 0] = self.model(self.imputer.to_inputs(flat), n_outputs=self.n_outputs, where=where)
+            self.seconds += time.perf_counter() - began
             self.n_evaluations += len(flat)
             for number, surrogate in enumerate(self.surrogates, start=1):
                 values[..., number] = surrogate(flat)

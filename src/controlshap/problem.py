@@ -73,7 +73,7 @@ class Problem:
     `base` has the model alone; with draws from a distribution it holds one evaluation, which tells the outputs.
     `estimator` and `controls` are None where they are chosen by budget ("auto"). `form` is what the model was
     recognised as, where that is asked for ("auto" twice) and it agrees with the model on the background. `shared` is a
-    surrogate that was fitted before; `seconds` is what an evaluation of the model takes.
+    surrogate that was fitted before; `seconds` is what an evaluation takes, where it was told.
     """
 
     model: Model

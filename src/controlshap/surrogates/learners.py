@@ -71,25 +71,31 @@ class RidgeNetwork:
     Parameters
     ----------
     n_hidden : int
-        Units of the hidden layer.
+        Most units of the hidden layer.
+    max_parameters : int
+        Most weights, constants and scales; with many columns there are fewer units. A fit takes time with its square.
     n_folds : int
         As for LogisticRidge.
     max_rows : int
         Most evaluated rows that a fit uses.
     """
 
-    n_hidden: int = 8
+    n_hidden: int = 16
+    max_parameters: int = 600
     n_folds: int = 5
-    max_rows: int = 3000
+    max_rows: int = 5000
 
     def __post_init__(self) -> None:
         _at_least("n_hidden", self.n_hidden, 1)
+        _at_least("max_parameters", self.max_parameters, 1)
         _at_least("n_folds", self.n_folds, 2)
         _at_least("max_rows", self.max_rows, 100)
 
     def learn(self, data: FoldedRows, fold: int | None) -> Network:
         """Levenberg-Marquardt from the ridge fit."""
-        return data.remember((self, fold), lambda: fit_network(data.thinned(self.max_rows), fold, self.n_hidden))
+        each = data.rows.shape[1] + 2  # weights, constant and scale
+        n_hidden = max(1, min(self.n_hidden, self.max_parameters // each))
+        return data.remember((self, fold), lambda: fit_network(data.thinned(self.max_rows), fold, n_hidden))
 
 
 @final
