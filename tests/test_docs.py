@@ -137,7 +137,7 @@ def test_the_exported_names_are_sorted_and_complete():
         for name, value in vars(controlshap).items()
         if not name.startswith("_") and not inspect.ismodule(value)
     }  # fmt: skip
-    assert set(exported) == public | {"__version__"}
+    assert set(exported) == public | {"__version__", "metrics"}
     for name in public:
         assert getattr(controlshap, name).__module__.partition(".")[0] == "controlshap", name
 

@@ -1,5 +1,6 @@
 """Shapley values of predictions with calibrated errors, stabilised by control variates."""
 
+from controlshap import metrics
 from controlshap._errors import (
     BudgetTooSmallError,
     ControlShapError,
@@ -20,7 +21,9 @@ from controlshap.estimators import Kernel, PerFeature, Permutation
 from controlshap.explain import explain
 from controlshap.explainer import Explainer
 from controlshap.explanation import Explanation
+from controlshap.ranking import Ranking
 from controlshap.storage import load
+from controlshap.summary import Summary
 from controlshap.surrogates import CoalitionProcess, LogisticRidge, Polynomial, RidgeNetwork, Taylor, Trees
 from controlshap.values import GaussianConditional, Marginal
 from controlshap.variance import Analytic, Bootstrap, Grouped, LeastSquares
@@ -50,13 +53,16 @@ __all__ = [
     "PerFeature",
     "Permutation",
     "Polynomial",
+    "Ranking",
     "RidgeNetwork",
     "SingularCovarianceWarning",
     "SingularSystemError",
+    "Summary",
     "Taylor",
     "Trees",
     "WeakControlWarning",
     "__version__",
     "explain",
     "load",
+    "metrics",
 ]

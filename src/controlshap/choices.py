@@ -35,6 +35,8 @@ from controlshap.variance import Analytic, LeastSquares, Variance
 CONTROL_SHARE = 0.2
 #: With draws from a distribution, enumerate only where it costs at most this many times a pair of walks.
 ENUMERATION_FACTOR = 1.0
+#: Most evaluations of an enumeration where a run may end early.
+MOST_ENUMERATED_EARLY = 10_000
 #: Pairs of coalitions, in multiples of the players, from which on each is worth the whole background.
 WHOLE_FACTOR = 12
 #: Seconds that fitting trees takes, for each fold and for each row.
@@ -61,7 +63,9 @@ def choose_estimator(problem: Problem, budget: int, *, early: bool = False) -> E
     if p <= MOST_PLAYERS:
         cost = Enumeration().unit_cost(p, finite=base.finite)
         if base.is_exact:
-            if cost * len(base.rows) <= budget - 1 - control_cost(problem, problem.controls or (), budget):
+            # what may end early is not sent through all coalitions because a generous limit would cover them
+            most = min(budget, MOST_ENUMERATED_EARLY) if early else budget
+            if cost * len(base.rows) <= most - 1 - control_cost(problem, problem.controls or (), budget):
                 return Enumeration()
         elif cost <= ENUMERATION_FACTOR * Permutation().unit_cost(p, finite=base.finite):
             return Enumeration()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, NoClo
 from controlshap._random import Purpose, stream
 from controlshap._types import FloatArray
 from controlshap.analysis import Analysis, Sample, analyse
+from controlshap.background import background_variances, variances_of_parts
 from controlshap.choices import choose_controls, choose_estimator, choose_variance, control_cost, learned, made, timely
 from controlshap.control import Estimate, KnownValues, close_sum
 from controlshap.estimators import Enumeration, Kernel, Permutation
@@ -20,14 +22,17 @@ from controlshap.game import Game
 from controlshap.learning import learn
 from controlshap.problem import BaseSample, Problem
 from controlshap.sampling import Sampler
-from controlshap.stopping import Stopping
+from controlshap.stopping import Snapshot, Stopping
 from controlshap.surrogates import CoalitionProcess, Control, Learner
 from controlshap.surrogates.protocol import Context, FittedSurrogate, Surrogate
+from controlshap.tape import Tape
 from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.marginal import MarginalImputer
 
 #: Fewest draws behind a v(0) that units do not draw themselves.
 FEWEST_BASE_DRAWS = 16
+#: Parts of the background whose exact values show how much they owe to its choice.
+BACKGROUND_PARTS = 20
 #: Most of them where a tolerance may end the run long before the budget.
 MOST_BASE_DRAWS = 4096
 
@@ -42,19 +47,27 @@ class RowResult:
     status: str
     method: str
     controls: str
+    share: float
+    background_variances: FloatArray | None
+    evaluations: FloatArray | None
+    stages: tuple[int, ...]
 
 
-def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stopping: Stopping) -> RowResult:
-    """Shapley values of one row."""
-    budget, p = stopping.budget, problem.players.n_players
+def explain_row(
+    problem: Problem, x: FloatArray, row: int, entropy: int, stopping: Stopping, tape: Tape | None = None
+) -> RowResult:
+    """Shapley values of one row, from scratch or from what is on the tape."""
+    began = time.perf_counter()
+    budget, p = stopping.design_budget, problem.players.n_players
+    tape = Tape() if tape is None else tape
     label = f"row {row}"
     at_row = None
     if problem.form is not None:
-        at_row = _evaluate_row(problem, x, label)
+        at_row = _evaluate_row(problem, x, label, tape)
         known_form = _by_form(problem, problem.form, x, at_row)
         if known_form is not None:
             return known_form
-    estimator = choose_estimator(problem, budget, early=stopping.tolerance is not None)
+    estimator = choose_estimator(problem, budget, early=stopping.early)
     controls = choose_controls(problem, estimator, budget, x) if p > 1 else ()
     if problem.controls is None and _least_budget(problem, estimator, controls, budget) > budget:
         controls = ()  # an automatic control must fit
@@ -66,26 +79,35 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
         _check_learners(problem, estimator, learners, x)
 
     if at_row is None:
-        at_row = _evaluate_row(problem, x, label)
-    game, fixed = _start(problem, x, at_row, label, made(controls), budget)
+        at_row = _evaluate_row(problem, x, label, tape)
+    game, fixed = _start(problem, x, at_row, label, made(controls), budget, tape)
     known = fixed
     if learners and not estimator.settles_draws:
         game.trace = []
-    n_base = base_draws(problem, estimator, budget, early=stopping.tolerance is not None)
+    n_base = base_draws(problem, estimator, budget, early=stopping.early)
     base = _base_sample(problem, game, estimator, n_base, stream(entropy, Purpose.BASE, row))
     sampler = Sampler(game, estimator, base, entropy, row, variance.needs_independent_units, p)
     exact = estimator.settles_draws and base.is_exact
     if estimator.settles_draws and base.finite:
         most = sampler.n_blocks
     else:
-        most = sampler.affordable(budget - game.n_evaluations)
+        most = sampler.affordable(stopping.budget - game.n_evaluations)
+    for n_units in tape.stages:
+        sampler.extend(n_units)
+    tape.check_used()
 
     base_varies = estimator.draws_base(finite=base.finite)
     shared_base = np.zeros((0, *game.at_x.shape)) if base_varies else base.root_rows()
     status = "exact" if exact else "budget reached"
     still_needed, used = 0.0, learners
-    for n_units in stopping.stages(estimator.fewest_units(p), most):
-        sampler.extend(n_units)
+    most = max(most, sampler.n_units)
+    n_units = stopping.first_stage(max(estimator.fewest_units(p), sampler.n_units), most)
+    n_looks = stopping.n_looks(n_units, most)
+    share, stages = 1.0 / n_looks, [*tape.stages]
+    for look in range(1, n_looks + 2):
+        if n_units > sampler.n_units:
+            sampler.extend(n_units)
+            stages.append(n_units)
         terms, at_x = sampler.terms(), game.at_x
         if game.trace is not None:
             used = timely(problem, learners, game, still_needed)
@@ -97,24 +119,52 @@ def explain_row(problem: Problem, x: FloatArray, row: int, entropy: int, stoppin
         sample = Sample(terms, sampler.strata(), of_base, at_x, estimator.closes_sum, base_varies)
         rng = stream(entropy, Purpose.RESAMPLING, row)
         analysis = analyse(sample, variance, known, rng, by_folds=problem.coefficient != "units")
-        errors = np.sqrt(analysis.controlled.variances[:-1])
-        ratio = stopping.error_ratio(analysis.controlled.values[:-1], errors)
-        still_needed = game.n_evaluations * (ratio**2 - 1.0)
-        if not exact and stopping.tolerance is not None and ratio <= 1.0:
+        estimate = analysis.controlled
+        snapshot = Snapshot(estimate.values[:-1], estimate.covariances[:, :-1, :-1], estimate.dof[:-1])
+        ratio = stopping.error_ratio(snapshot, share)
+        # no more than the budget: an infinite ratio has no end to foresee
+        still_needed = min(game.n_evaluations * (ratio**2 - 1.0), float(stopping.budget))
+        if not exact and stopping.looks and ratio <= 1.0:
             status = "converged"
             break
-    if stopping.tolerance is not None and status == "budget reached":
-        warnings.warn(
-            f"Row {row} spent its budget of {budget} evaluations before it reached tolerance={stopping.tolerance}; "
-            f"its largest standard error is {errors.max():.3g}. Raise `budget` or `tolerance`.",
-            NotConvergedWarning,
-            stacklevel=2,
-        )
+        if n_units >= most:
+            break
+        following = stopping.next_stage(n_units, most, time.perf_counter() - began)
+        if following == n_units or look > n_looks:
+            status = "time reached"
+            break
+        n_units = following
+    if stopping.looks and status in ("budget reached", "time reached"):
+        _warn_unfinished(row, stopping, status, game.n_evaluations, snapshot)
     problem.cache.setdefault("seconds", game.seconds / game.n_evaluations)
     applied = (*made(controls), *used)
     method = " + ".join(type(part).__name__ for part in (estimator, *applied))
     told = describe_controls(applied, len(game.surrogates), analysis.alpha)
-    return RowResult(analysis, game.n_evaluations, sampler.n_units, status, method, told)
+    between = None
+    if base.finite:
+        of_background = problem.base.values[:, :, 0]
+        if sampler.n_blocks == 1:  # in the order of the draws
+            of_background = of_background[sampler.draw_index()[0]]
+        between = background_variances(sampler.terms(), sampler.strata(), estimator.n_draws, of_background, game.at_x)
+    kept = None if exact else tape.all_outputs()
+    return RowResult(
+        analysis, game.n_evaluations, sampler.n_units, status, method, told, share, between, kept, tuple(stages)
+    )
+
+
+def _warn_unfinished(row: int, stopping: Stopping, status: str, n_evaluations: int, snapshot: Snapshot) -> None:
+    """Say what was not reached, and the way out."""
+    limit = f"its budget of {stopping.budget} evaluations" if status == "budget reached" else "its time"
+    asked = [f"tolerance={stopping.tolerance}"] if stopping.tolerance is not None else []
+    asked += [f"absolute_tolerance={stopping.absolute}"] if stopping.absolute is not None else []
+    asked += [f"stop={rule.kind + (f' {rule.k}' if rule.k else '')!r}" for rule in stopping.rules]
+    warnings.warn(
+        f"Row {row} spent {limit} ({n_evaluations} evaluations) before it reached {' and '.join(asked)}; its largest "
+        f"standard error is {snapshot.errors.max():.3g}. Raise `budget` or `time_limit`, ask for less, or go on with "
+        "`explainer.refine`.",
+        NotConvergedWarning,
+        stacklevel=3,
+    )
 
 
 def describe_controls(controls: tuple[Control, ...], n_made: int, alpha: FloatArray) -> str:
@@ -128,10 +178,14 @@ def describe_controls(controls: tuple[Control, ...], n_made: int, alpha: FloatAr
     return ", ".join(f"{name} {mean[at]:.2f}" for name, at in zip(names, firsts, strict=True))
 
 
-def _evaluate_row(problem: Problem, x: FloatArray, label: str) -> FloatArray:
+def _evaluate_row(problem: Problem, x: FloatArray, label: str, tape: Tape) -> FloatArray:
     """f(x), shape (outputs,): the one evaluation that every explanation starts with."""
-    inputs = problem.imputer.to_inputs(x[None])
-    outputs: FloatArray = problem.model(inputs, n_outputs=problem.base.n_outputs, where=f"{label} itself")[0]
+
+    def ask(rows: FloatArray) -> FloatArray:
+        inputs = problem.imputer.to_inputs(rows)
+        return problem.model(inputs, n_outputs=problem.base.n_outputs, where=f"{label} itself")
+
+    outputs: FloatArray = tape.answer(x[None], ask)[0]
     return outputs
 
 
@@ -139,21 +193,43 @@ def _by_form(problem: Problem, form: ExactForm, x: FloatArray, at_x: FloatArray)
     """Values of a model of a known form, without error; None where the form does not reach this row."""
     if not agrees(form, x[None], at_x[None]):
         return None
-    values = form.mean_values(x, problem.base.rows, problem.players)
-    if values is None:
+    found = _by_parts(form, x, problem)
+    if found is None:
         return None
+    values, between = found
     components = np.concatenate([values, problem.base.mean[:, 0][None]])
     no_rows = np.zeros((0, *components.shape))
     estimate = close_sum(Estimate(components, no_rows, np.full(components.shape, np.inf)), at_x)
     analysis = Analysis(estimate, estimate, np.zeros(components.shape), np.zeros((*components.shape, 0)))
-    return RowResult(analysis, 1, 0, "exact", form.name, "")
+    return RowResult(analysis, 1, 0, "exact", form.name, "", 1.0, between, None, ())
+
+
+def _by_parts(form: ExactForm, x: FloatArray, problem: Problem) -> tuple[FloatArray, FloatArray] | None:
+    """Exact values `(players, outputs)`, and the variance `(components, outputs)` of the background behind them."""
+    rows, of_background = problem.base.rows, problem.base.values[:, :, 0]
+    parts = np.array_split(np.arange(len(rows)), min(BACKGROUND_PARTS, len(rows)))
+    found = [form.mean_values(x, rows[part], problem.players) for part in parts]
+    means = [one for one in found if one is not None]
+    if len(means) < len(parts):
+        return None
+    sizes = np.array([len(part) for part in parts], dtype=float)[:, None, None]
+    values = (np.array(means) * sizes).sum(axis=0) / len(rows)
+    return values, variances_of_parts(np.array(means), sizes, of_background)
 
 
 def _start(
-    problem: Problem, x: FloatArray, at_x: FloatArray, label: str, controls: tuple[Surrogate, ...], budget: int
+    problem: Problem,
+    x: FloatArray,
+    at_x: FloatArray,
+    label: str,
+    controls: tuple[Surrogate, ...],
+    budget: int,
+    tape: Tape,
 ) -> tuple[Game, KnownValues | None]:
     """The game of the row, with its surrogates made (their evaluations counted) and what is known of them."""
-    plain = Game(x, problem.imputer, at_x[:, None], problem.memory_limit, problem.model, (), label, n_evaluations=1)
+    plain = Game(
+        x, problem.imputer, at_x[:, None], problem.memory_limit, problem.model, (), label, n_evaluations=1, tape=tape
+    )
     if not controls:
         return plain, None
 
@@ -168,8 +244,9 @@ def _start(
     surrogates: tuple[FittedSurrogate, ...] = tuple(control.fit(context) for control in controls)
     at_x_all = np.stack([at_x, *(surrogate(x[None])[0] for surrogate in surrogates)], axis=1)
     game = Game(
-        x, problem.imputer, at_x_all, problem.memory_limit, problem.model, surrogates, label, plain.n_evaluations
-    )
+        x, problem.imputer, at_x_all, problem.memory_limit, problem.model, surrogates, label, plain.n_evaluations,
+        tape=tape,
+    )  # fmt: skip
     return game, KnownValues.stack([surrogate.known_values() for surrogate in surrogates])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from controlshap._random import RngLike
@@ -16,6 +17,10 @@ def explain(
     *,
     budget: int | None = None,
     tolerance: float | None = None,
+    stop: str | Sequence[str] | None = None,
+    level: float = 0.95,
+    absolute_tolerance: float | None = None,
+    time_limit: float | None = None,
     rng: RngLike = None,
     n_jobs: int = 1,
     **settings: Any,
@@ -26,10 +31,13 @@ def explain(
     ----------
     model, X, background
         As for `Explainer` and its call.
-    budget, tolerance, rng, n_jobs
+    budget, tolerance, stop, level, absolute_tolerance, time_limit, rng, n_jobs
         As for the call of an `Explainer`.
     **settings
         Arguments of `Explainer`; an unknown one is an error.
     """
     explainer = Explainer(model, background, **settings)
-    return explainer(X, budget=budget, tolerance=tolerance, rng=rng, n_jobs=n_jobs)
+    return explainer(
+        X, budget=budget, tolerance=tolerance, stop=stop, level=level, absolute_tolerance=absolute_tolerance,
+        time_limit=time_limit, rng=rng, n_jobs=n_jobs,
+    )  # fmt: skip

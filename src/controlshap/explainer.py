@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,27 +17,26 @@ from controlshap._random import EXPLAINER_ENTROPY, Purpose, RngLike, resolve_ent
 from controlshap._types import FloatArray
 from controlshap._version import __version__
 from controlshap.adapters import as_model
+from controlshap.arguments import at_least, check_seconds, check_stopping, refuse_missing
+from controlshap.collecting import Names, collect, merge
 from controlshap.engine import RowResult, explain_row, refuse_budget
 from controlshap.estimators import Enumeration
 from controlshap.exact_forms import agrees, evaluations_to_recognise, recognise
 from controlshap.execution import check_jobs, ordered_map
 from controlshap.explanation import Explanation
 from controlshap.fits.boosting import boosting_available
-from controlshap.inputs import FrameMaker, Table, read_table
+from controlshap.inputs import Table, read_table
 from controlshap.model import Model
 from controlshap.players import Groups, Players, resolve_players
 from controlshap.problem import BaseSample, Problem
+from controlshap.refining import continue_from
+from controlshap.saving import load_explainer, save_explainer
 from controlshap.stopping import Stopping
-from controlshap.storage import decode, encode, read_folder, write_folder
 from controlshap.surrogates import Learner, LogisticRidge, SharedSurrogate, Trees
-from controlshap.surrogates.d_matrices import DMatrices
 from controlshap.surrogates.shared import hybrid_rows
+from controlshap.tape import Tape
 from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.marginal import Marginal, MarginalImputer
-
-DEFAULT_BUDGET = 10_000
-#: Largest number of evaluations a row may take when only a tolerance is given.
-TOLERANCE_BUDGET = 1_000_000
 
 
 class Explainer:
@@ -117,11 +117,11 @@ class Explainer:
         if coefficient not in ("auto", "units", "folds"):
             raise InvalidArgumentError(f"`coefficient` must be 'auto', 'units' or 'folds'; got {coefficient!r}.")
         self._coefficient: Literal["auto", "units", "folds"] = coefficient
-        self._memory_limit = _at_least("memory_limit", memory_limit, 2**20, "bytes; the default is 256 MB")
-        self._max_background = _at_least("max_background", max_background, 2, "rows")
+        self._memory_limit = at_least("memory_limit", memory_limit, 2**20, "bytes; the default is 256 MB")
+        self._max_background = at_least("max_background", max_background, 2, "rows")
         self._check_variance()
         if not isinstance(value_function, Marginal):
-            _refuse_missing(table.rows, "background", names)
+            refuse_missing(table.rows, "background", names)
         self._n_background = len(table.rows)
         self._imputer = value_function.bind(table.rows, self.players, names)
         if self._imputer.finite_draws is not None and len(table.rows) > self._max_background:
@@ -130,7 +130,7 @@ class Explainer:
         self._model = _with_inputs(as_model(model), table)
         self._problem: Problem | None = None
         self._n_probes = 0
-        self._seconds = _check_seconds(seconds_per_evaluation)
+        self._seconds = check_seconds(seconds_per_evaluation)
         if isinstance(control, str) and control == "thorough":
             self._seconds = np.inf  # next to such a model, fitting takes no time
         self._shared: SharedSurrogate | None = None
@@ -175,7 +175,7 @@ class Explainer:
             Itself.
         """
         rows = self._check_rows(X)
-        budget = _at_least("budget", budget, 100, "model evaluations")
+        budget = at_least("budget", budget, 100, "model evaluations")
         if learner is None:
             learner = Trees() if boosting_available() else LogisticRidge()
         if not hasattr(learner, "learn"):
@@ -183,7 +183,7 @@ class Explainer:
         if not isinstance(self._imputer, (MarginalImputer, GaussianImputer)):
             raise NoClosedFormError("`fit_surrogate` needs features='independent' or 'correlated'.")
         for name, array in (("X", rows), ("background", self._table.rows)):
-            _refuse_missing(array, name, self.column_names)
+            refuse_missing(array, name, self.column_names)
         mixed = hybrid_rows(rows, self._imputer, budget, stream(resolve_entropy(rng), Purpose.SURROGATE))
         parts: list[FloatArray] = []
         step = max(1, self._memory_limit // (8 * 6 * mixed.shape[1]))
@@ -201,33 +201,89 @@ class Explainer:
         *,
         budget: int | None = None,
         tolerance: float | None = None,
+        stop: str | Sequence[str] | None = None,
+        level: float = 0.95,
+        absolute_tolerance: float | None = None,
+        time_limit: float | None = None,
         rng: RngLike = None,
         n_jobs: int = 1,
+        keep: bool | None = None,
     ) -> Explanation:
-        """Explain rows.
+        """Explain rows. Each stops on its own, when all it was told to reach is reached, or at a limit.
 
         Parameters
         ----------
         X : ndarray or frame of shape (rows, columns), or one row
         budget : int, optional
-            Most model evaluations for each row; 10,000 by default (1,000,000 when a tolerance is given).
+            Most model evaluations for each row; 10,000 by default (1,000,000 where there is something to stop for).
         tolerance : float, optional
-            Stop a row when its largest standard error is below this share of the spread of its values.
+            Stop when the largest standard error is below this share of the spread of the values.
+        stop : {"signs", "top 5", "ranking", "ranking 5"} or list of them, optional
+            Stop when this is certain: the sign of every value; which are the five largest by magnitude; the order of
+            all, or of the five largest.
+        level : float
+            With this probability all that `stop` certifies for a row (and output) is right.
+        absolute_tolerance : float, optional
+            Stop when the largest standard error is below this.
+        time_limit : float, optional
+            Most seconds for each row, roughly. What is found then depends on the machine, not on `rng` alone.
         rng : int, Generator, SeedSequence or None
             Same value, same numbers, for any number of workers; None draws fresh entropy and records it.
         n_jobs : int
             Processes to spread the rows over.
+        keep : bool, optional
+            Whether to keep what the model said, so that `refine` can go on; by default up to 64 MB of it.
         """
         entropy = resolve_entropy(rng)
         rows = self._check_rows(X)
-        stopping = _check_stopping(budget, tolerance)
+        p = self.players.n_players
+        stopping = check_stopping(p, budget, tolerance, absolute_tolerance, stop, level, time_limit)
         n_jobs = check_jobs(n_jobs)
         problem = self._assemble(stopping.budget)
-        task = partial(_explain_numbered, problem, entropy, stopping)
+        task = partial(_explain_numbered, problem, entropy, stopping, keep is not False)
         numbered = list(enumerate(rows))
         # The first row here: what is computed once (D matrices) is then kept, and sent along to the workers.
         results = list(ordered_map(task, numbered[:1], 1)) + list(ordered_map(task, numbered[1:], n_jobs))
-        return self._collect(results, rows, entropy, stopping, self._base_error(problem))
+        return self._collect(results, rows, entropy, self._describe(stopping, stop, level), problem, keep)
+
+    def refine(
+        self,
+        explanation: Explanation,
+        *,
+        budget: int | None = None,
+        tolerance: float | None = None,
+        stop: str | Sequence[str] | None = None,
+        level: float = 0.95,
+        absolute_tolerance: float | None = None,
+        time_limit: float | None = None,
+        n_jobs: int = 1,
+    ) -> Explanation:
+        """Go on from an earlier result: the same run, longer, without evaluating anything again.
+
+        With more budget it is what one run of that length would have given. Estimator and control stay as they were
+        chosen for the first budget; rows that are exact stay as they are. Whoever refines has seen the result: each
+        refinement halves the share of `1 - level` that rankings and simultaneous intervals use, so that over a result
+        and all its refinements together the chance that any of them is wrong is at most twice `1 - level`.
+
+        Parameters
+        ----------
+        explanation : Explanation
+            Made by this explainer, or one with the same settings and background.
+        budget : int, optional
+            Most model evaluations to add for each row; as for a call.
+        tolerance, stop, level, absolute_tolerance, time_limit, n_jobs
+            As for a call.
+        """
+        p = self.players.n_players
+        stopping = check_stopping(p, budget, tolerance, absolute_tolerance, stop, level, time_limit)
+        continuations = continue_from(explanation, self.players.names, stopping)
+        rows = self._check_rows(explanation.data)
+        problem = self._assemble(int(explanation.settings["budget"]))
+        task = partial(_continue_numbered, problem, explanation.entropy)
+        found = list(ordered_map(task, [(number, rows[number], *one) for number, *one in continuations], n_jobs))
+        settings = explanation.settings | {"refinements": explanation.settings["refinements"] + 1}
+        refined = dict(zip([number for number, *_ in continuations], found, strict=True))
+        return merge(explanation, refined, partial(self._collect, problem=problem, keep=True), settings)
 
     def _sampled(self, table: Table) -> Table:
         """A fixed random part of a background that is too large."""
@@ -267,7 +323,7 @@ class Explainer:
             position = [table.names.index(name) for name in self._table.names]
             table = Table(table.rows[:, position], self._table.names, None)
         if not isinstance(self._imputer, MarginalImputer):
-            _refuse_missing(table.rows, "X", self.column_names)
+            refuse_missing(table.rows, "X", self.column_names)
         self._imputer.check(table.rows, self.column_names)
         return table.rows
 
@@ -318,42 +374,26 @@ class Explainer:
         return self._problem
 
     def _collect(
-        self, results: list[RowResult], rows: FloatArray, entropy: int, stopping: Stopping, base_error: FloatArray
+        self,
+        results: list[RowResult],
+        rows: FloatArray,
+        entropy: int,
+        settings: dict[str, Any],
+        problem: Problem,
+        keep: bool | None,
     ) -> Explanation:
-        single = results[0].analysis.controlled.values.shape[1] == 1
+        names = Names(self.players, self.column_names, self._model.output_names)
+        return collect(results, rows, names, self._base_error(problem), entropy=entropy, settings=settings, keep=keep)
 
-        def stack(parts: list[FloatArray]) -> FloatArray:
-            array = np.stack(parts)
-            return array[..., 0] if single else array
-
-        covariance = np.stack([r.analysis.controlled.covariances[:, :-1, :-1] for r in results])
-        return Explanation(
-            values=stack([r.analysis.controlled.values[:-1] for r in results]),
-            standard_errors=stack([np.sqrt(r.analysis.controlled.variances[:-1]) for r in results]),
-            base_values=stack([r.analysis.controlled.values[-1] for r in results]),
-            base_standard_errors=stack([np.sqrt(r.analysis.controlled.variances[-1] + base_error**2) for r in results]),
-            uncontrolled_values=stack([r.analysis.uncontrolled.values[:-1] for r in results]),
-            uncontrolled_standard_errors=stack([np.sqrt(r.analysis.uncontrolled.variances[:-1]) for r in results]),
-            variance_reduction=stack([r.analysis.variance_reduction[:-1] for r in results]),
-            degrees_of_freedom=stack([r.analysis.controlled.dof[:-1] for r in results]),
-            covariance=covariance[:, 0] if single else covariance,
-            n_evaluations=np.array([r.n_evaluations for r in results], dtype=np.int64),
-            status=np.array([r.status for r in results]),
-            method=np.array([r.method for r in results]),
-            controls=np.array([r.controls for r in results]),
-            data=rows,
-            feature_names=self.players.names,
-            column_names=self.column_names,
-            output_names=self._model.output_names,
-            player_columns=tuple(tuple(int(c) for c in columns) for columns in self.players.columns),
-            entropy=entropy,
-            settings=self._describe(stopping),
-        )
-
-    def _describe(self, stopping: Stopping) -> dict[str, Any]:
+    def _describe(self, stopping: Stopping, stop: Any, level: float) -> dict[str, Any]:
         return self._told | {
             "budget": stopping.budget,
             "tolerance": stopping.tolerance,
+            "absolute_tolerance": stopping.absolute,
+            "stop": [stop] if isinstance(stop, str) else list(stop or []),
+            "level": level,
+            "time_limit": stopping.time_limit,
+            "refinements": 0,
             "n_background": self._n_background,
             "n_background_evaluations": self.n_background_evaluations,
             "n_surrogate_evaluations": self.n_surrogate_evaluations,
@@ -362,93 +402,27 @@ class Explainer:
 
     def save(self, path: str | Path) -> Path:
         """Write background, settings and what was computed once (D matrices) to a folder; never the model."""
-        maker = self._table.restore if isinstance(self._table.restore, FrameMaker) else None
-        arrays: dict[str, Any] = {"background": self._table.rows, "owner": self.players.owner}
-        header: dict[str, Any] = {
-            "column_names": list(maker.columns) if maker else None,  # as the frame had them, integers too
-            "frame": maker.kind if maker else None,
-            "player_names": list(self.players.names),
-            "n_background": self._n_background,
-            "settings": {name: encode(value, arrays, name) for name, value in self._settings.items()},
-        }
-        header["seconds"] = self._cache.get("seconds")
-        header["shared"] = encode(self._shared, arrays, "shared")
-        matrices = self._cache.get("d_matrices")
-        if isinstance(matrices, DMatrices):
-            arrays["d_matrices"] = matrices.matrices
-            header["d_permutations"] = matrices.n_permutations
-        return write_folder(Path(path), "explainer", header, arrays)
+        return save_explainer(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path, model: Any) -> Explainer:
         """Read what `save` wrote; the model is given again."""
-        header, arrays = read_folder(Path(path), "explainer")
-        try:
-            settings = {name: decode(value, arrays) for name, value in header["settings"].items()}
-            rows, owner = arrays["background"], arrays["owner"]
-            groups = {name: np.flatnonzero(owner == j).tolist() for j, name in enumerate(header["player_names"])}
-            names, kind = header["column_names"], header["frame"]
-            n_background = int(header["n_background"])
-            matrices = arrays.get("d_matrices")
-            seconds, shared = header["seconds"], decode(header["shared"], arrays)
-            cache = {} if matrices is None else {"d_matrices": DMatrices(matrices, int(header["d_permutations"]))}
-        except KeyError as error:
-            raise InvalidArgumentError(
-                f"`path`: the explainer in {str(path)!r} lacks {error}; it is damaged."
-            ) from error
-        explainer = cls(model, FrameMaker(kind, tuple(names))(rows) if kind else rows, groups=groups, **settings)
-        explainer._cache.update(cache)
-        explainer._n_background = n_background
-        if seconds is not None:
-            explainer._cache["seconds"] = seconds
-        explainer._shared = shared
-        return explainer
+        return load_explainer(cls, Path(path), model)
 
 
-def _explain_numbered(problem: Problem, entropy: int, stopping: Stopping, item: tuple[int, FloatArray]) -> RowResult:
+def _explain_numbered(
+    problem: Problem, entropy: int, stopping: Stopping, records: bool, item: tuple[int, FloatArray]
+) -> RowResult:
     number, row = item
-    return explain_row(problem, row, number, entropy, stopping)
+    return explain_row(problem, row, number, entropy, stopping, Tape(records=records))
+
+
+def _continue_numbered(problem: Problem, entropy: int, item: tuple[int, FloatArray, Stopping, Tape]) -> RowResult:
+    number, row, stopping, tape = item
+    return explain_row(problem, row, number, entropy, stopping, tape)
 
 
 def _with_inputs(model: Model, table: Table) -> Model:
     if table.restore is None:
         return model
     return Model(model.predict, model.source, table.restore, model.output_names)
-
-
-def _check_stopping(budget: int | None, tolerance: float | None) -> Stopping:
-    if budget is None:
-        budget = DEFAULT_BUDGET if tolerance is None else TOLERANCE_BUDGET
-    budget = _at_least("budget", budget, 1, "model evaluations a row")
-    if tolerance is not None and (not isinstance(tolerance, (int, float, np.number)) or not tolerance > 0):
-        raise InvalidArgumentError(
-            f"`tolerance` must be positive, a share of the spread of the values; got {tolerance!r}. "
-            "Use for example 0.01."
-        )
-    return Stopping(budget, None if tolerance is None else float(tolerance))
-
-
-def _check_seconds(seconds: float | None) -> float | None:
-    if seconds is None:
-        return None
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float, np.number)) or not 0 <= seconds < np.inf:
-        raise InvalidArgumentError(
-            f"`seconds_per_evaluation` must be a number of seconds, or None to have it measured; got {seconds!r}."
-        )
-    return float(seconds)
-
-
-def _at_least(name: str, value: Any, least: int, unit: str) -> int:
-    number = isinstance(value, (int, np.integer, float)) and not isinstance(value, bool)
-    if not number or not np.isfinite(value) or value != int(value) or value < least:
-        raise InvalidArgumentError(f"`{name}` must be a whole number of at least {least} ({unit}); got {value!r}.")
-    return int(value)
-
-
-def _refuse_missing(rows: FloatArray, argument: str, names: tuple[str, ...]) -> None:
-    missing = np.flatnonzero(np.isnan(rows).any(axis=0))
-    if len(missing):
-        raise InvalidArgumentError(
-            f"`{argument}` holds NaN in the columns {[names[c] for c in missing[:8]]}; correlated features are "
-            "conditioned on each other and need finite values. Impute them, or use features='independent'."
-        )

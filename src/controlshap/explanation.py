@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
 
 from controlshap._errors import InvalidArgumentError, MissingExtraError
 from controlshap._types import FloatArray, IntArray
+from controlshap.certainty import quantile, simultaneous_tail
+from controlshap.ranking import Ranking, rank
+from controlshap.summary import Summary, summarise
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +42,17 @@ class Explanation:
     n_evaluations : ndarray of shape (rows,)
         Model evaluations spent on each row, derivatives included.
     status : ndarray of str, shape (rows,)
-        "exact", "converged" or "budget reached".
+        "exact", "converged" (what was asked for was reached), "budget reached" or "time reached".
     method : ndarray of str, shape (rows,)
         Estimator and control that were used.
     controls : ndarray of str, shape (rows,)
         The controls with their mean coefficients, such as "LogisticRidge 0.98, Trees 0.02"; empty without control.
+    look_shares : ndarray of shape (rows,)
+        Share of `1 - level` that rankings and simultaneous intervals may use: 1, or less where a run was looked at
+        several times and stopped by what was seen.
+    background_standard_errors : ndarray of the shape of `values`, or None
+        What the values owe to the choice of the background rows, if these are a sample of a population; no part of
+        `standard_errors`. None with features="correlated", where the background only gives a mean and a covariance.
     data : ndarray of shape (rows, columns)
         The explained rows.
     feature_names : tuple of str
@@ -57,6 +65,10 @@ class Explanation:
         `rng=` that gives the same numbers.
     settings : dict
         How the explanation was made.
+    evaluations : tuple of ndarray, or None
+        What the model said about each row, from which `Explainer.refine` goes on; None where it was not kept.
+    stages : tuple of tuples of int
+        Units after which each row was looked at.
     """
 
     values: FloatArray
@@ -79,6 +91,10 @@ class Explanation:
     player_columns: tuple[tuple[int, ...], ...]
     entropy: int
     settings: dict[str, Any]
+    look_shares: FloatArray
+    background_standard_errors: FloatArray | None = None
+    evaluations: tuple[FloatArray, ...] | None = None
+    stages: tuple[tuple[int, ...], ...] = ()
 
     def __len__(self) -> int:
         return len(self.values)
@@ -105,18 +121,87 @@ class Explanation:
         ratio = plain / np.where(controlled > 0, controlled, 1.0)
         return np.where(controlled > 0, ratio, np.where(plain > 0, np.inf, 1.0))
 
-    def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-        """Bounds that hold each true value with probability `level`, one value at a time.
+    @property
+    def evaluations_saved(self) -> FloatArray:
+        """Evaluations that the control saved, shape (rows,): what plain sampling would need for the same error, less.
+
+        Negative where the control made it worse, infinite where it left no error.
+        """
+        return (self.gain - 1.0) * self.n_evaluations
+
+    def confidence_interval(
+        self, level: float = 0.95, *, simultaneous: bool = False, background: bool = False
+    ) -> tuple[FloatArray, FloatArray]:
+        """Bounds that hold each true value with probability `level`.
+
+        Parameters
+        ----------
+        level : float
+        simultaneous : bool
+            Whether the bounds hold all values of a row (and output) together, also where the run was stopped by what
+            was seen; otherwise one value at a time.
+        background : bool
+            Whether the true value is that of the population which the background is a sample of
+            (`background_standard_errors`); otherwise that of the background itself.
 
         Returns
         -------
         low, high : ndarray of the shape of `values`
         """
-        if not 0 < level < 1:
-            raise InvalidArgumentError(f"`level` must lie between 0 and 1; got {level}. Use for example 0.95.")
-        quantile = stdtrit(np.minimum(self.degrees_of_freedom, 1e12), 0.5 + level / 2.0)
-        reach = np.where(self.standard_errors > 0, quantile * self.standard_errors, 0.0)
+        level = _check_level(level)
+        errors, dof = self.standard_errors, self.degrees_of_freedom
+        if background:
+            errors, dof = self._with_background()
+        critical = self._simultaneous(level, errors, dof) if simultaneous else quantile(dof, (1.0 - level) / 2.0)
+        reach = np.where(errors > 0, critical * errors, 0.0)
         return self.values - reach, self.values + reach
+
+    def _with_background(self) -> tuple[FloatArray, FloatArray]:
+        """Errors and degrees of freedom of both terms together."""
+        of_background = self.background_standard_errors
+        if of_background is None:
+            raise InvalidArgumentError(
+                "`background=True` needs features='independent' and two background rows or more: only then are values "
+                "a mean over background rows. Leave it out."
+            )
+        own, other = self.standard_errors**2, of_background**2
+        n_rows = int(self.settings["n_background"])
+        known = np.where(np.isfinite(self.degrees_of_freedom), self.degrees_of_freedom, 1e12)
+        spread = own**2 / known + other**2 / max(n_rows - 1, 1)
+        total = own + other
+        dof = np.where(spread > 0, total**2 / np.where(spread > 0, spread, 1.0), np.inf)
+        return np.sqrt(total), dof
+
+    def _simultaneous(self, level: float, errors: FloatArray, dof: FloatArray) -> FloatArray:
+        """Critical values, of the shape of `values`."""
+        several = self.values.ndim == 3
+        covariance = self.covariance if several else self.covariance[:, None]
+        shaped = errors if several else errors[..., None]
+        freedom = dof if several else dof[..., None]
+        critical = np.empty(shaped.shape)
+        for row in range(len(shaped)):
+            alpha = (1.0 - level) * self.look_shares[row]
+            for output in range(shaped.shape[2]):
+                spread = covariance[row, output]
+                # an error that was added (of the background) has no known correlation: it is taken as independent
+                more = shaped[row, :, output] ** 2 - np.diag(spread)
+                tail = simultaneous_tail(spread + np.diag(np.maximum(more, 0.0)), freedom[row, :, output], alpha)
+                critical[row, :, output] = quantile(freedom[row, :, output], tail)
+        return critical if several else critical[..., 0]
+
+    def ranking(self, level: float = 0.95) -> Ranking:
+        """Players by magnitude, which of them are separated, and how likely neighbours are to swap on a rerun."""
+        return rank(self, _check_level(level))
+
+    def summary(self, *, sampled_rows: bool = False) -> Summary:
+        """Mean absolute value of each player over rows, with errors and corrected for noise.
+
+        Parameters
+        ----------
+        sampled_rows : bool
+            Whether the explained rows are a sample, whose choice is then part of the standard errors.
+        """
+        return summarise(self, sampled_rows=sampled_rows)
 
     def player_data(self) -> np.ndarray[Any, np.dtype[Any]]:
         """What each player shows `(rows, players)`: a column's value, or a group's active or first column."""
@@ -182,3 +267,9 @@ class Explanation:
         from controlshap.storage import save_explanation
 
         return save_explanation(self, Path(path))
+
+
+def _check_level(level: float) -> float:
+    if isinstance(level, bool) or not isinstance(level, (int, float, np.number)) or not 0 < level < 1:
+        raise InvalidArgumentError(f"`level` must lie between 0 and 1; got {level!r}. Use for example 0.95.")
+    return float(level)

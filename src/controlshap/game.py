@@ -15,6 +15,7 @@ from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.exact_forms.functions import KnownFunction
 from controlshap.model import Model
 from controlshap.surrogates.protocol import FittedSurrogate
+from controlshap.tape import Tape
 from controlshap.values.protocol import Imputer
 
 #: Copies of a row that exist at once: masks, the row, the model's own copy, a surrogate's products.
@@ -142,8 +143,10 @@ class Game(RowGame):
     ----------
     trace : list or None
         Where it is a list, what the model said is kept there, for functions that are fitted to it.
+    tape : Tape
+        What the model has said before, and where what it says is kept.
     seconds : float
-        Time that the model took for it.
+        Time that the model took.
     """
 
     model: Model
@@ -151,6 +154,7 @@ class Game(RowGame):
     label: str
     n_evaluations: int = 0
     trace: list[FloatArray] | None = None
+    tape: Tape = field(default_factory=Tape)
     seconds: float = 0.0
 
     def evaluate(self, rows: FloatArray) -> FloatArray:
@@ -160,7 +164,9 @@ class Game(RowGame):
         if len(flat):
             where = f"{self.label}, evaluations {self.n_evaluations} to {self.n_evaluations + len(flat) - 1}"
             began = time.perf_counter()
-            values[..., 0] = self.model(self.imputer.to_inputs(flat), n_outputs=self.n_outputs, where=where)
+            values[..., 0] = self.tape.answer(
+                flat, lambda some: self.model(self.imputer.to_inputs(some), n_outputs=self.n_outputs, where=where)
+            )
             self.seconds += time.perf_counter() - began
             self.n_evaluations += len(flat)
             for number, surrogate in enumerate(self.surrogates, start=1):

@@ -1,48 +1,181 @@
-"""When to stop: pure functions of a snapshot."""
+"""When to stop: pure functions of a snapshot.
+
+Rules are looked at after stages whose number is known before the first. Each look may be wrong with an equal share of
+`1 - level` (alpha spending: the chance that any look is wrong is at most their sum), so what a rule has certified holds
+at the level although the look was chosen by its result.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
+from controlshap.certainty import cut_ratios, magnitude_order, order_ratios, sign_ratios
 
 #: How much longer each stage is than the one before.
 GROWTH = 1.4
+#: Fewest units at the first look, and at the first look of a rule: far quantiles need more degrees of freedom.
+FIRST_UNITS, FIRST_RULE_UNITS = 16, 40
+#: A last stage before the time limit is worth at least this share of what there is.
+WORTH = 0.05
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Values `(p, outputs)`, their covariance `(outputs, p, p)` and degrees of freedom `(p, outputs)`."""
+
+    values: FloatArray
+    covariance: FloatArray
+    dof: FloatArray
+
+    @property
+    def errors(self) -> FloatArray:
+        """Standard errors `(p, outputs)`."""
+        errors: FloatArray = np.sqrt(np.einsum("opp->po", self.covariance))
+        return errors
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What has to be certain.
+
+    Attributes
+    ----------
+    kind : {"signs", "top", "ranking"}
+    k : int or None
+        How many of the largest; None for all.
+    """
+
+    kind: str
+    k: int | None = None
+
+    def ratio(self, snapshot: Snapshot, alpha: float) -> float:
+        """How many times smaller the errors must be, at level `1 - alpha` for each output."""
+        n_outputs = snapshot.values.shape[1]
+        return max(self._ratio(snapshot, output, alpha) for output in range(n_outputs))
+
+    def _ratio(self, snapshot: Snapshot, output: int, alpha: float) -> float:
+        values, dof = snapshot.values[:, output], snapshot.dof[:, output]
+        if self.kind == "signs":
+            return float(sign_ratios(values, snapshot.errors[:, output], dof, alpha).max())
+        order = magnitude_order(values)
+        cuts = cut_ratios(order_ratios(values, snapshot.covariance[output], dof, alpha), order)
+        if self.kind == "top":
+            return float(cuts[self.k - 1]) if self.k is not None else 0.0
+        return float(cuts[: self.k].max(initial=0.0))
+
+
+def parse_rules(stop: Any, n_players: int) -> tuple[Rule, ...]:
+    """`stop=`: "signs", "top 5", "ranking", "ranking 5", or several in a list."""
+    if stop is None:
+        return ()
+    rules = []
+    for one in [stop] if isinstance(stop, str) else list(stop):
+        found = re.fullmatch(r"(signs|top|ranking)(?:\s+(\d+))?", one.strip()) if isinstance(one, str) else None
+        if found is None or (found[1] == "top") > (found[2] is not None) or (found[1] == "signs" and found[2]):
+            raise InvalidArgumentError(
+                f"`stop` must be 'signs', 'top 5', 'ranking' or 'ranking 5' (or other numbers), or a list of them; "
+                f"got {one!r}."
+            )
+        k = int(found[2]) if found[2] else None
+        if k is not None and not 1 <= k < n_players:
+            raise InvalidArgumentError(
+                f"`stop={one!r}` needs a number from 1 to {n_players - 1}: there are {n_players} players."
+            )
+        rules.append(Rule(found[1], k))
+    return tuple(rules)
 
 
 @dataclass(frozen=True)
 class Stopping:
-    """Largest number of evaluations of a row, and the accuracy at which to stop before.
+    """Largest number of evaluations of a row, and what to stop for before.
 
     Attributes
     ----------
     budget : int
-    tolerance : float or None
-        Largest standard error divided by the spread (largest minus smallest) of the values, as in Covert and Lee.
+    tolerance, absolute : float or None
+        Largest standard error, divided by the spread (largest minus smallest) of the values, as in Covert and Lee; or
+        as it is.
+    rules : tuple of Rule
+        What has to be certain, all of it.
+    alpha : float
+        Chance that any of the rules is wrong, for each row and output.
+    time_limit : float or None
+        Seconds for the row.
+    planned : int or None
+        Budget that estimator and control were chosen for, where this is a continuation.
+    was_early : bool
+        Whether the run that is continued could end early.
     """
 
     budget: int
-    tolerance: float | None
+    tolerance: float | None = None
+    absolute: float | None = None
+    rules: tuple[Rule, ...] = ()
+    alpha: float = 0.05
+    time_limit: float | None = None
+    planned: int | None = None
+    was_early: bool = False
 
-    def error_ratio(self, values: FloatArray, standard_errors: FloatArray) -> float:
-        """Largest standard error over what is tolerated, of values `(players, outputs)`; 1 or less is accurate enough.
+    @property
+    def looks(self) -> bool:
+        """Whether what was found may end a run."""
+        return self.tolerance is not None or self.absolute is not None or bool(self.rules)
 
-        Without a tolerance it is 1.
+    @property
+    def early(self) -> bool:
+        """Whether a run may end before its budget, as far as choices of the design are concerned."""
+        return self.was_early if self.planned is not None else self.looks or self.time_limit is not None
+
+    @property
+    def design_budget(self) -> int:
+        """Budget that estimator and control are chosen for."""
+        return self.budget if self.planned is None else self.planned
+
+    def error_ratio(self, snapshot: Snapshot, share: float) -> float:
+        """How many times too large the errors are, at worst; 1 or less is good enough, and 1 where nothing was asked.
+
+        `share` of alpha is what this look may be wrong with.
         """
-        if self.tolerance is None:
+        if not self.looks:
             return 1.0
-        spread = np.ptp(values, axis=0) if len(values) > 1 else np.abs(values[0])
-        limit, largest = self.tolerance * spread, standard_errors.max(axis=0)
-        ratio = np.where(limit > 0, largest / np.where(limit > 0, limit, 1.0), np.where(largest > 0, np.inf, 0.0))
-        return float(ratio.max())
+        ratios = [rule.ratio(snapshot, share * self.alpha / len(self.rules)) for rule in self.rules]
+        largest = snapshot.errors.max(axis=0)
+        if self.absolute is not None:
+            ratios.append(float((largest / self.absolute).max()))
+        if self.tolerance is not None:
+            values = snapshot.values
+            limit = self.tolerance * (np.ptp(values, axis=0) if len(values) > 1 else np.abs(values[0]))
+            short = np.where(limit > 0, largest / np.where(limit > 0, limit, 1.0), np.where(largest > 0, np.inf, 0.0))
+            ratios.append(float(short.max()))
+        return max(ratios)
 
-    def stages(self, fewest: int, most: int) -> Iterator[int]:
-        """Unit counts at which to look; the last is `most`."""
-        n = min(most, max(fewest, 16))
-        while self.tolerance is not None and n < most:
-            yield n
+    def first_stage(self, fewest: int, most: int) -> int:
+        """Units before the first look."""
+        if not self.looks and self.time_limit is None:
+            return most
+        wanted = FIRST_RULE_UNITS if self.rules else FIRST_UNITS
+        return min(most, fewest if self.time_limit is not None else max(fewest, wanted))
+
+    def next_stage(self, n_units: int, most: int, seconds: float) -> int:
+        """Units before the next look, after `seconds`; the same number again where the time is up."""
+        if n_units >= most:
+            return n_units
+        step = min(most, int(np.ceil(n_units * GROWTH))) if self.looks or self.time_limit is not None else most
+        if self.time_limit is None:
+            return step
+        affordable = int(n_units * self.time_limit / max(seconds, 1e-9))
+        return min(step, affordable) if affordable >= n_units * (1.0 + WORTH) else n_units
+
+    def n_looks(self, start: int, most: int) -> int:
+        """Looks there will be, if none ends the run."""
+        count, n = 1, start
+        while self.looks and n < most:
             n = min(most, int(np.ceil(n * GROWTH)))
-        yield most
+            count += 1
+        return count

@@ -23,7 +23,7 @@ from controlshap.exact_forms.trees import LeafBoxes
 from controlshap.explanation import Explanation
 from controlshap.surrogates import SharedSurrogate
 
-SCHEMA = 1
+SCHEMA = 2
 _STRATEGIES = {
     cls.__name__: cls for table in (VALUE_FUNCTIONS, ESTIMATORS, CONTROLS, VARIANCES) for cls in table.values()
 } | {
@@ -70,16 +70,23 @@ def read_folder(folder: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]
 _ARRAYS = (
     "values", "standard_errors", "base_values", "base_standard_errors", "uncontrolled_values",
     "uncontrolled_standard_errors", "variance_reduction", "degrees_of_freedom", "covariance", "n_evaluations",
-    "status", "method", "controls", "data",
+    "status", "method", "controls", "data", "look_shares",
 )  # fmt: skip
-_HEADER = ("feature_names", "column_names", "output_names", "player_columns", "settings")
+_HEADER = ("feature_names", "column_names", "output_names", "player_columns", "settings", "stages", "keeps_evaluations")
 
 
 def save_explanation(explanation: Explanation, folder: Path) -> Path:
     """Write an explanation."""
-    header = {name: getattr(explanation, name) for name in _HEADER}
+    header = {name: getattr(explanation, name) for name in _HEADER[:5]}
     header["entropy"] = str(explanation.entropy)  # may exceed what JSON readers keep
-    return write_folder(folder, "explanation", header, {name: getattr(explanation, name) for name in _ARRAYS})
+    header["stages"] = [list(stages) for stages in explanation.stages]
+    header["keeps_evaluations"] = explanation.evaluations is not None
+    arrays = {name: getattr(explanation, name) for name in _ARRAYS}
+    if explanation.background_standard_errors is not None:
+        arrays["background_standard_errors"] = explanation.background_standard_errors
+    if explanation.evaluations is not None:
+        arrays |= {f"evaluations.{row}": outputs for row, outputs in enumerate(explanation.evaluations)}
+    return write_folder(folder, "explanation", header, arrays)
 
 
 def load(path: str | Path) -> Explanation:
@@ -94,7 +101,8 @@ def load(path: str | Path) -> Explanation:
     missing = [name for name in _ARRAYS if name not in arrays] + [n for n in _HEADER if n not in header]
     if missing:
         raise InvalidArgumentError(f"`path`: the explanation in {str(path)!r} lacks {missing}; it is damaged.")
-    names = header["output_names"]
+    names, n_rows = header["output_names"], len(arrays["values"])
+    kept = [arrays[f"evaluations.{row}"] for row in range(n_rows)] if header["keeps_evaluations"] else None
     return Explanation(
         **{name: arrays[name] for name in _ARRAYS},
         feature_names=tuple(header["feature_names"]),
@@ -103,6 +111,9 @@ def load(path: str | Path) -> Explanation:
         player_columns=tuple(tuple(columns) for columns in header["player_columns"]),
         entropy=int(header["entropy"]),
         settings=header["settings"],
+        background_standard_errors=arrays.get("background_standard_errors"),
+        evaluations=None if kept is None else tuple(kept),
+        stages=tuple(tuple(stages) for stages in header["stages"]),
     )
 
 

@@ -124,6 +124,17 @@ class LeastSquaresTerms:
         solution[:, p] = base
         return solution
 
+    def draw_solutions(self, weights: FloatArray, at_x: FloatArray, at_draws: FloatArray) -> FloatArray:
+        """What each draw alone would have given, `(draws, c, o)`, for the first function.
+
+        `at_x` (outputs,) is v(all), `at_draws` (draws, outputs) is v(0) of each draw.
+        """
+        n_draws, o = at_draws.shape
+        targets = self.draw_targets[..., 0].reshape(self.n_units, n_draws * o, 1)
+        total, base = (at_x - at_draws).reshape(-1, 1), at_draws.reshape(-1, 1)
+        solution = self._solve(weights[None], targets, total, base)[0, :, :, 0]
+        return solution.reshape(-1, n_draws, o).transpose(1, 0, 2)
+
     def pseudo_values(self, weights: FloatArray) -> FloatArray:
         """`phi + G Q'a (target - a'phi)`, with G the inverse of the weighted Gram matrix."""
         return self._pseudo_values(weights, corrected=False)

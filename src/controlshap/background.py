@@ -1,0 +1,60 @@
+"""How much the values owe to which rows happen to be in the background. Arrays only.
+
+The Shapley value of player j is a mean over background rows of the value in each row's game, `phi_j(b)`. Where the
+rows are a sample of a larger population, that mean has the variance `var_b phi_j(b) / M`, however well it is computed:
+a term of its own, beside the error of sampling coalitions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controlshap._types import FloatArray
+from controlshap.estimators.terms import LeastSquaresTerms, Terms
+from controlshap.strata import Strata, sum_by
+
+
+def background_variances(
+    terms: Terms, strata: Strata, n_draws: int, of_background: FloatArray, at_x: FloatArray
+) -> FloatArray | None:
+    """Variances `(components, outputs)` due to the choice of the background; the base value is the last component.
+
+    Block means scatter by `var_b phi(b) / n_draws` and by the noise of their visits, which is subtracted. None where
+    too few rows were visited to tell.
+    """
+    n_rows = len(of_background)
+    weights = strata.weights
+    n_blocks = len(strata.visits)
+    if n_blocks >= 2:
+        pseudo = terms.pseudo_values(weights)[..., 0]
+        means = strata.block_means(pseudo)
+        between = means.var(axis=0, ddof=1) - _noise_of_means(strata, pseudo, means)
+        variances = np.maximum(between, 0.0) * n_draws / n_rows
+    elif isinstance(terms, LeastSquaresTerms) and n_draws == n_rows > 1:
+        values = terms.draw_solutions(weights, at_x[:, 0], of_background)
+        variances = values.var(axis=0, ddof=1) / n_rows
+    else:
+        return None
+    variances[-1] = of_background.var(axis=0, ddof=1) / n_rows
+    return np.asarray(variances)
+
+
+def _noise_of_means(strata: Strata, pseudo: FloatArray, means: FloatArray) -> FloatArray:
+    """Mean over blocks of s_b^2 / v_b, from the blocks that were visited twice and more; 0 (conservative) from none."""
+    several = strata.visits >= 2
+    if strata.settled or not several.any():
+        return np.zeros(means.shape[1:])
+    squares = sum_by(strata.index, (pseudo - means[strata.index]) ** 2, len(strata.visits))
+    spread: FloatArray = squares[several].sum(axis=0) / (strata.visits[several] - 1).sum()
+    return np.asarray(spread * (1.0 / strata.visits).mean())
+
+
+def variances_of_parts(means: FloatArray, sizes: FloatArray, of_background: FloatArray) -> FloatArray:
+    """The same from exact means `(parts, players, outputs)` over parts of the background of `(parts, 1, 1)` sizes."""
+    n_rows = len(of_background)
+    if n_rows < 2:
+        return np.zeros((means.shape[1] + 1, means.shape[2]))
+    center = (means * sizes).sum(axis=0) / n_rows
+    # each part's squared distance, times its size, has the variance of one row as its mean
+    spread = (sizes * (means - center) ** 2).sum(axis=0) / (len(means) - 1)
+    return np.concatenate([spread, of_background.var(axis=0, ddof=1)[None]]) / n_rows

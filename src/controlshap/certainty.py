@@ -1,0 +1,127 @@
+"""What is certain about signs and order, given values with a covariance. Arrays only.
+
+Every question gets a ratio: how many times smaller the errors would have to be for a yes; 1 or less is a yes.
+
+**Order.** `|phi_i| > |phi_j|` with `s = sign(phi_i)` is the pair of linear statements `s phi_i - phi_j > 0` and
+`s phi_i + phi_j > 0`; if it is false, one of them is, so a test of each at one-sided level gamma is wrong with
+probability 2 gamma at most. A set or an order is declared only when *every* pair it ranks passes on its own. If a
+declared top-k set or order is wrong, then some two players that are neighbours in the true order are declared the
+wrong way round (walk down the true order: somewhere a player outside the set is followed by one inside). There are
+p - 1 such pairs, whatever was declared, so two-sided level `alpha / (p - 1)` for each pair makes all sets and orders of
+a row right with probability `1 - alpha`, together. Signs: p players, each at one-sided level `alpha / p`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import ndtr, stdtr, stdtrit
+
+from controlshap._types import BoolArray, FloatArray, IntArray
+
+#: Draws of the largest of several correlated normals.
+N_DRAWS = 20_000
+#: With fewer degrees of freedom, correlations are too uncertain to be used.
+FEWEST_DOF = 30.0
+MOST_DOF = 1e12
+
+
+def quantile(dof: FloatArray, tail: float) -> FloatArray:
+    """Student's quantile with probability `tail` above it."""
+    result: FloatArray = -stdtrit(np.minimum(dof, MOST_DOF), tail)
+    return result
+
+
+def _ratio(gap: FloatArray, error: FloatArray, critical: FloatArray) -> FloatArray:
+    """`critical error / gap`; 0 without error (a gap of 0 is then known), infinite where the gap is not positive."""
+    reach = np.where(error > 0, critical * error, 0.0)
+    positive = gap > 0
+    return np.where(reach == 0, 0.0, np.where(positive, reach / np.where(positive, gap, 1.0), np.inf))
+
+
+def sign_ratios(values: FloatArray, errors: FloatArray, dof: FloatArray, alpha: float) -> FloatArray:
+    """For each player `(p,)`, all signs together at level `1 - alpha`."""
+    return _ratio(np.abs(values), errors, quantile(dof, alpha / len(values)))
+
+
+def contrast_errors(covariance: FloatArray, sign: float) -> FloatArray:
+    """Standard errors `(p, p)` of `phi_i + sign phi_j`, without rounding below 0."""
+    variances = np.diag(covariance)
+    both = variances[:, None] + variances[None, :]
+    found = both + 2.0 * sign * covariance
+    # a covariance is known to rounding of the variances, not of the difference
+    return np.sqrt(np.where(found > 1e-14 * both, found, 0.0))
+
+
+def order_ratios(values: FloatArray, covariance: FloatArray, dof: FloatArray, alpha: float) -> FloatArray:
+    """`[i, j]`: for `|phi_i| > |phi_j|`, all true statements together at level `1 - alpha`; the diagonal is 0."""
+    p = len(values)
+    critical = quantile(np.minimum(dof[:, None], dof[None, :]), alpha / (2.0 * max(1, p - 1)))
+    sign = np.where(values < 0, -1.0, 1.0)
+    apart, together = contrast_errors(covariance, -1.0), contrast_errors(covariance, 1.0)
+    same = sign[:, None] > 0
+    first = _ratio(sign[:, None] * values[:, None] - values, np.where(same, apart, together), critical)
+    second = _ratio(sign[:, None] * values[:, None] + values, np.where(same, together, apart), critical)
+    ratios = np.maximum(first, second)
+    np.fill_diagonal(ratios, 0.0)
+    return ratios
+
+
+def magnitude_order(values: FloatArray) -> IntArray:
+    """Players by decreasing magnitude; ties by number."""
+    return np.argsort(-np.abs(values), kind="stable")
+
+
+def cut_ratios(ratios: FloatArray, order: IntArray) -> FloatArray:
+    """For each k = 1 to p - 1: that the first k of the order are the k largest, `(p - 1,)`."""
+    sorted_ratios = ratios[np.ix_(order, order)]
+    return np.array([sorted_ratios[:k, k:].max() for k in range(1, len(order))])
+
+
+def swap_probabilities(values: FloatArray, covariance: FloatArray, dof: FloatArray, order: IntArray) -> FloatArray:
+    """Chance that a rerun of the same size puts neighbours of the order the other way round, `(p - 1,)`.
+
+    The gap of a rerun differs from this one by two errors, each of the gap's own size s: `P(t < -gap / (sqrt(2) s))`.
+    """
+    sign = np.where(values < 0, -1.0, 1.0)
+    upper, lower = order[:-1], order[1:]
+    gap = np.abs(values[upper]) - np.abs(values[lower])
+    cross = sign[upper] * sign[lower] * covariance[upper, lower]
+    variances = np.diag(covariance)
+    both = variances[upper] + variances[lower]
+    error = np.sqrt(np.where(both - 2.0 * cross > 1e-14 * both, both - 2.0 * cross, 0.0))
+    scaled = gap / np.where(error > 0, np.sqrt(2.0) * error, 1.0)
+    chance = stdtr(np.minimum(np.minimum(dof[upper], dof[lower]), MOST_DOF), -scaled)
+    return np.where(error > 0, chance, np.where(gap > 0, 0.0, 0.5))
+
+
+def simultaneous_tail(covariance: FloatArray, dof: FloatArray, alpha: float) -> float:
+    """One-sided tail for each of p intervals that together miss with probability `alpha`.
+
+    Correlated values miss together: the largest of p such normals is simulated (with the same draws every time) and
+    the result kept between Sidak's bound, which needs no correlation, and a single interval's. Few degrees of freedom
+    know too little of the correlation, and get Sidak's.
+    """
+    variances = np.diag(covariance)
+    used = variances > 0
+    n = int(used.sum())
+    if n <= 1:
+        return alpha / 2.0
+    sidak = -np.expm1(np.log1p(-alpha) / n) / 2.0
+    if float(dof[used].min()) < FEWEST_DOF:
+        return float(sidak)
+    scale = np.sqrt(variances[used])
+    correlation = covariance[np.ix_(used, used)] / scale / scale[:, None]
+    spectrum, vectors = np.linalg.eigh(correlation)
+    root = vectors * np.sqrt(np.maximum(spectrum, 0.0))
+    normals = np.random.default_rng(20240229).standard_normal((N_DRAWS, n))
+    largest = np.abs(normals @ root.T).max(axis=1)
+    # beyond what the draws can show, Sidak's bound
+    if alpha * N_DRAWS < 20:
+        return float(sidak)
+    critical = np.quantile(largest, 1.0 - alpha)
+    return float(np.clip(ndtr(-critical), sidak, alpha / 2.0))
+
+
+def certain(ratios: FloatArray) -> BoolArray:
+    """Whether the errors are small enough."""
+    return ratios <= 1.0

@@ -1,0 +1,45 @@
+"""Where an earlier run left off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controlshap._errors import InvalidArgumentError
+from controlshap.explanation import Explanation
+from controlshap.stopping import Stopping
+from controlshap.tape import Tape
+
+
+def continue_from(
+    explanation: Explanation, players: tuple[str, ...], stopping: Stopping
+) -> list[tuple[int, Stopping, Tape]]:
+    """Number, limits and tape of every row that is not exact."""
+    if not isinstance(explanation, Explanation):
+        raise InvalidArgumentError(
+            f"`explanation` must be an Explanation that this explainer made; got {type(explanation).__name__}."
+        )
+    if explanation.feature_names != players:
+        raise InvalidArgumentError(
+            f"`explanation` is about the players {list(explanation.feature_names[:8])}, this explainer about "
+            f"{list(players[:8])}. Refine it with the explainer that made it."
+        )
+    if explanation.evaluations is None:
+        raise InvalidArgumentError(
+            "`explanation` does not hold its evaluations, so that a refinement would have to pay for them again: it "
+            "was made with keep=False, or they took more than 64 MB. Explain with keep=True."
+        )
+    told = explanation.settings
+    early = any(told[name] is not None for name in ("tolerance", "absolute_tolerance", "time_limit"))
+    early = early or bool(told["stop"])
+    found = []
+    for row, (outputs, stages) in enumerate(zip(explanation.evaluations, explanation.stages, strict=True)):
+        if explanation.status[row] == "exact":
+            continue
+        limits = replace(
+            stopping,
+            budget=int(explanation.n_evaluations[row]) + stopping.budget,
+            planned=int(told["budget"]),
+            was_early=early,
+        )
+        found.append((row, limits, Tape(outputs, stages, records=True)))
+    return found

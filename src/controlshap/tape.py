@@ -1,0 +1,71 @@
+"""What the model has said about a row, in order, so that a later run need not ask again.
+
+A run is a function of its seed: units, their rows and the order in which these are evaluated come again. A longer run
+with the same stages therefore begins with exactly the evaluations of the shorter one, and reads them from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from controlshap._errors import InvalidArgumentError
+from controlshap._types import FloatArray
+
+
+@dataclass
+class Tape:
+    """Evaluations of one row.
+
+    Attributes
+    ----------
+    outputs : ndarray of shape (n, outputs) or None
+        What was said before.
+    stages : tuple of int
+        Units after which the earlier run looked at its results.
+    records : bool
+        Whether new evaluations are kept.
+    """
+
+    outputs: FloatArray | None = None
+    stages: tuple[int, ...] = ()
+    records: bool = False
+    position: int = 0
+    added: list[FloatArray] = field(default_factory=list)
+
+    @property
+    def n_kept(self) -> int:
+        """Evaluations that were made before."""
+        return 0 if self.outputs is None else len(self.outputs)
+
+    def answer(self, rows: FloatArray, ask: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """Outputs `(n, outputs)` of rows: what is on the tape, and the model's answer for the rest."""
+        known = self.outputs[self.position : self.position + len(rows)] if self.outputs is not None else None
+        if known is None or len(known) == 0:
+            found = ask(rows)
+            if self.records:
+                self.added.append(found)
+            return found
+        self.position += len(known)
+        if len(known) == len(rows):
+            return known
+        fresh = ask(rows[len(known) :])
+        if self.records:
+            self.added.append(fresh)
+        return np.concatenate([known, fresh])
+
+    def check_used(self) -> None:
+        """Refuse to go on from a tape that belongs to another run."""
+        if self.position != self.n_kept:
+            raise InvalidArgumentError(
+                f"`explanation`: {self.n_kept - self.position} of its evaluations have no place in a run of this "
+                "explainer. Refine it with the explainer that made it, or one with the same settings and background."
+            )
+
+    def all_outputs(self) -> FloatArray | None:
+        """Everything said so far, `(n, outputs)`; None where it was not kept."""
+        if not self.records:
+            return None
+        return np.concatenate(([] if self.outputs is None else [self.outputs]) + self.added)
