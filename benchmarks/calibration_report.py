@@ -50,9 +50,9 @@ def _text(ours: list[Record], peers: list[Record], replications: int) -> str:
         "# Calibration", "",
         f"`benchmarks/calibration.py`, {replications} replications of a cell (4 rows of the diabetes data, 8 players, "
         "of which one has three strongly correlated columns), bare callables, players pooled. Coverage of 95 % "
-        f"intervals (wanted {COVERAGE[0]:.0%} to {COVERAGE[1]:.0%}), reported over observed standard error (median over rows "
-        f"and players; wanted {RATIO[0]} to {RATIO[1]}), and the share of runs in which something certified by "
-        f"`explanation.ranking(0.95)` was wrong (wanted at most {WRONG:.0%}).", "",
+        f"intervals (wanted {COVERAGE[0]:.0%} to {COVERAGE[1]:.0%}), reported over observed standard error (median "
+        f"over rows and players; wanted {RATIO[0]} to {RATIO[1]}), and the share of runs in which something certified "
+        f"by `explanation.ranking(0.95)` was wrong (wanted at most {WRONG:.0%}).", "",
         "![Coverage and errors of all cells](calibration.png)", "",
         "## By variance method", "",
         "| variance method | cells | as wanted | coverage: lowest, median, highest | reported / observed: lowest, "
