@@ -280,7 +280,8 @@ def explanations(draw):
         player_columns=tuple((j,) for j in range(players)),
         entropy=draw(st.integers(0, 2**128)),
         settings=draw(st.dictionaries(NAMES, st.none() | st.text() | st.integers(-(2**53), 2**53) | NUMBERS)),
-        look_shares=some(rows), background_standard_errors=draw(st.none() | st.just(np.zeros((rows, players)))),
+        look_shares=some(rows), complete=np.ones(rows, dtype=bool),
+        background_standard_errors=draw(st.none() | st.just(np.zeros((rows, players)))),
         stages=tuple((2, 3) for _ in range(rows)),
     )  # fmt: skip
 

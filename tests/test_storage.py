@@ -262,3 +262,12 @@ def test_a_result_says_in_one_line_what_it_is(explanation):
         told == f"<Explanation of 3 row(s), 3 players, 2 outputs: 3 budget reached; largest standard error {largest}>"
     )
     assert len(explanation) == 3
+
+
+def test_a_file_that_lacks_kept_evaluations_is_damaged(tmp_path, explanation):
+    explanation.save(tmp_path)
+    arrays = dict(np.load(tmp_path / "explanation.npz"))
+    arrays.pop("evaluations.0")
+    np.savez_compressed(tmp_path / "explanation.npz", **arrays)
+    with pytest.raises(cs.InvalidArgumentError, match="damaged"):
+        cs.load(tmp_path)

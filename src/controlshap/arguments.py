@@ -51,7 +51,7 @@ def positive(name: str, value: Any, what: str, way_out: str) -> None:
     """Refuse what is not a positive number."""
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not value > 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < value < np.inf:
         raise InvalidArgumentError(f"`{name}` must be positive, {what}; got {value!r}. {way_out}")
 
 

@@ -9,29 +9,34 @@ from __future__ import annotations
 
 import numpy as np
 
-from controlshap._types import FloatArray
+from controlshap._types import FloatArray, IntArray
 from controlshap.estimators.terms import LeastSquaresTerms, Terms
 from controlshap.strata import Strata, sum_by
 
 
 def background_variances(
-    terms: Terms, strata: Strata, n_draws: int, of_background: FloatArray, at_x: FloatArray
+    terms: Terms, strata: Strata, draws: IntArray, of_background: FloatArray, at_x: FloatArray
 ) -> FloatArray | None:
     """Variances `(components, outputs)` due to the choice of the background; the base value is the last component.
 
-    Block means scatter by `var_b phi(b) / n_draws` and by the noise of their visits, which is subtracted. None where
-    too few rows were visited to tell.
+    `draws` (units, n) are the background rows of each unit. Block means scatter by `var_b phi(b) / n_draws` and by the
+    noise of their visits, which is subtracted. None where too few rows were visited to tell.
     """
-    n_rows = len(of_background)
+    n_rows, n_draws = len(of_background), draws.shape[1]
     weights = strata.weights
-    n_blocks = len(strata.visits)
-    if n_blocks >= 2:
+    if len(strata.visits) >= 2:
         pseudo = terms.pseudo_values(weights)[..., 0]
+        if isinstance(terms, LeastSquaresTerms):
+            # all units are solved for the same total, of which a row's own is f(x) - f(b)
+            own = of_background[draws].mean(axis=1) - of_background.mean(axis=0)
+            pseudo[:, :-1] -= own[:, None] / terms.n_players
         means = strata.block_means(pseudo)
         between = means.var(axis=0, ddof=1) - _noise_of_means(strata, pseudo, means)
-        variances = np.maximum(between, 0.0) * n_draws / n_rows
+        # blocks that overlap (n_draws does not divide the rows) are alike
+        alike = (1.0 - n_draws / n_rows) * strata.population / (strata.population - 1.0)
+        variances = np.maximum(between, 0.0) * n_draws / (n_rows * alike)
     elif isinstance(terms, LeastSquaresTerms) and n_draws == n_rows > 1:
-        values = terms.draw_solutions(weights, at_x[:, 0], of_background)
+        values = terms.draw_solutions(weights, at_x[:, 0], of_background[draws[0]])
         variances = values.var(axis=0, ddof=1) / n_rows
     else:
         return None

@@ -9,6 +9,9 @@ declared top-k set or order is wrong, then some two players that are neighbours 
 wrong way round (walk down the true order: somewhere a player outside the set is followed by one inside). There are
 p - 1 such pairs, whatever was declared, so two-sided level `alpha / (p - 1)` for each pair makes all sets and orders of
 a row right with probability `1 - alpha`, together. Signs: p players, each at one-sided level `alpha / p`.
+
+An error of 0 is knowledge only where everything was seen (`complete`: a complete pass over the background, or an exact
+value). Before that it says that no unit so far has met what makes a difference, and proves nothing.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ N_DRAWS = 20_000
 #: With fewer degrees of freedom, correlations are too uncertain to be used.
 FEWEST_DOF = 30.0
 MOST_DOF = 1e12
+#: Errors and gaps below this share of the largest value are rounding.
+ROUNDING = 1e-12
 
 
 def quantile(dof: FloatArray, tail: float) -> FloatArray:
@@ -31,16 +36,28 @@ def quantile(dof: FloatArray, tail: float) -> FloatArray:
     return result
 
 
-def _ratio(gap: FloatArray, error: FloatArray, critical: FloatArray) -> FloatArray:
-    """`critical error / gap`; 0 without error (a gap of 0 is then known), infinite where the gap is not positive."""
-    reach = np.where(error > 0, critical * error, 0.0)
+def _ratio(gap: FloatArray, error: FloatArray, critical: FloatArray, floor: float, *, complete: bool) -> FloatArray:
+    """`critical error / gap`, infinite where the gap is not positive.
+
+    Without error it is 0 (a gap of 0 is then known, too), unless not everything was seen.
+    """
+    silent = error <= floor
     positive = gap > 0
-    return np.where(reach == 0, 0.0, np.where(positive, reach / np.where(positive, gap, 1.0), np.inf))
+    found = np.where(positive, critical * error / np.where(positive, gap, 1.0), np.inf)
+    return np.where(silent, 0.0 if complete else np.inf, found)
 
 
-def sign_ratios(values: FloatArray, errors: FloatArray, dof: FloatArray, alpha: float) -> FloatArray:
+def rounding_floor(values: FloatArray) -> float:
+    """What is no difference between values `(p,)`."""
+    return ROUNDING * float(np.abs(values).max(initial=0.0))
+
+
+def sign_ratios(
+    values: FloatArray, errors: FloatArray, dof: FloatArray, alpha: float, *, complete: bool = True
+) -> FloatArray:
     """For each player `(p,)`, all signs together at level `1 - alpha`."""
-    return _ratio(np.abs(values), errors, quantile(dof, alpha / len(values)))
+    critical = quantile(dof, alpha / len(values))
+    return _ratio(np.abs(values), errors, critical, rounding_floor(values), complete=complete)
 
 
 def contrast_errors(covariance: FloatArray, sign: float) -> FloatArray:
@@ -52,15 +69,27 @@ def contrast_errors(covariance: FloatArray, sign: float) -> FloatArray:
     return np.sqrt(np.where(found > 1e-14 * both, found, 0.0))
 
 
-def order_ratios(values: FloatArray, covariance: FloatArray, dof: FloatArray, alpha: float) -> FloatArray:
-    """`[i, j]`: for `|phi_i| > |phi_j|`, all true statements together at level `1 - alpha`; the diagonal is 0."""
+def order_ratios(
+    values: FloatArray, covariance: FloatArray, dof: FloatArray, alpha: float, *, complete: bool = True
+) -> FloatArray:
+    """`[i, j]`: for `|phi_i| > |phi_j|`, all true statements together at level `1 - alpha`; the diagonal is 0.
+
+    A difference may have fewer degrees of freedom than either value (what they share cancels); it is given the fewest
+    of the two and of what is usual in the row.
+    """
     p = len(values)
-    critical = quantile(np.minimum(dof[:, None], dof[None, :]), alpha / (2.0 * max(1, p - 1)))
+    fewest = np.minimum(np.minimum(dof[:, None], dof[None, :]), np.median(dof))
+    critical = quantile(fewest, alpha / (2.0 * max(1, p - 1)))
+    floor = rounding_floor(values)
     sign = np.where(values < 0, -1.0, 1.0)
     apart, together = contrast_errors(covariance, -1.0), contrast_errors(covariance, 1.0)
     same = sign[:, None] > 0
-    first = _ratio(sign[:, None] * values[:, None] - values, np.where(same, apart, together), critical)
-    second = _ratio(sign[:, None] * values[:, None] + values, np.where(same, together, apart), critical)
+    first = _ratio(
+        sign[:, None] * values[:, None] - values, np.where(same, apart, together), critical, floor, complete=complete
+    )
+    second = _ratio(
+        sign[:, None] * values[:, None] + values, np.where(same, together, apart), critical, floor, complete=complete
+    )
     ratios = np.maximum(first, second)
     np.fill_diagonal(ratios, 0.0)
     return ratios
@@ -122,6 +151,7 @@ def simultaneous_tail(covariance: FloatArray, dof: FloatArray, alpha: float) -> 
     return float(np.clip(ndtr(-critical), sidak, alpha / 2.0))
 
 
-def certain(ratios: FloatArray) -> BoolArray:
-    """Whether the errors are small enough."""
-    return ratios <= 1.0
+def separated(ratios: FloatArray, values: FloatArray, order: IntArray) -> BoolArray:
+    """Which top sets of the order are certain `(p - 1,)`; a tie (known, or rounding) separates nothing."""
+    size = np.abs(values)[order]
+    return (cut_ratios(ratios, order) <= 1.0) & (size[:-1] - size[1:] > rounding_floor(values))

@@ -166,8 +166,8 @@ def timely(
         return learners
     seconds = known_seconds(problem)
     if seconds is None:
-        seconds = game.seconds / max(game.n_evaluations, 1)
-    if _tree_seconds(problem, game.n_evaluations) <= seconds * max(game.n_evaluations, still_needed):
+        seconds = game.seconds_each
+    if seconds is None or _tree_seconds(problem, game.n_evaluations) <= seconds * max(game.n_evaluations, still_needed):
         return learners
     if problem.shared is not None:
         return tuple(learner for learner in learners if learner is problem.shared)

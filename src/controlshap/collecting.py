@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -34,7 +34,6 @@ def collect(
     *,
     entropy: int,
     settings: dict[str, Any],
-    keep: bool | None,
 ) -> Explanation:
     """Stack the rows; `base_error` (outputs,) is that of a background which was itself sampled."""
     single = results[0].analysis.controlled.values.shape[1] == 1
@@ -67,20 +66,30 @@ def collect(
         entropy=entropy,
         settings=settings,
         look_shares=np.array([r.share for r in results]),
+        complete=np.array([r.complete for r in results]),
         background_standard_errors=stack(of_background) if len(of_background) == len(results) else None,
-        evaluations=_kept(results, keep),
+        evaluations=_kept(results),
         stages=tuple(r.stages for r in results),
     )
 
 
-def _kept(results: list[RowResult], keep: bool | None) -> tuple[FloatArray, ...] | None:
-    """What the model said about each row; nothing for exact rows, which need no more."""
-    if keep is False:
+def gather(results: Iterable[RowResult], keep: bool | None) -> list[RowResult]:
+    """All results; by default what the model said is let go as soon as it is more than `KEPT` bytes."""
+    found: list[RowResult] = []
+    n_bytes = 0
+    for result in results:
+        n_bytes += 0 if result.evaluations is None else result.evaluations.nbytes
+        found.append(result)
+        if keep is None and n_bytes > KEPT:
+            found = [replace(one, evaluations=None) for one in found]
+    return found
+
+
+def _kept(results: list[RowResult]) -> tuple[FloatArray, ...] | None:
+    """What the model said about each row, nothing for exact rows; None where some of it was not kept."""
+    if any(r.evaluations is None and r.status != "exact" for r in results):
         return None
-    found = [np.zeros((0, 0)) if r.evaluations is None else r.evaluations for r in results]
-    if keep is None and sum(array.nbytes for array in found) > KEPT:
-        return None
-    return tuple(found)
+    return tuple(np.zeros((0, 0)) if r.evaluations is None else r.evaluations for r in results)
 
 
 def merge(
@@ -94,9 +103,7 @@ def merge(
         return replace(before, settings=settings)
     numbers = list(refined)
     after = collect_rows(list(refined.values()), before.data[numbers], before.entropy, settings)
-    shares = before.look_shares.copy()
-    shares[numbers] = after.look_shares * 0.5 ** settings["refinements"]
-    found: dict[str, Any] = {"settings": settings, "look_shares": shares}
+    found: dict[str, Any] = {"settings": settings}
     for field in fields(Explanation):
         old, new = getattr(before, field.name), getattr(after, field.name)
         if field.name in found or field.name in ("data", "entropy"):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, NoClosedFormError, NotConvergedWarning
-from controlshap._random import Purpose, stream
+from controlshap._random import EXPLAINER_ENTROPY, Purpose, stream
 from controlshap._types import FloatArray
 from controlshap.analysis import Analysis, Sample, analyse
 from controlshap.background import background_variances, variances_of_parts
@@ -23,6 +23,7 @@ from controlshap.learning import learn
 from controlshap.problem import BaseSample, Problem
 from controlshap.sampling import Sampler
 from controlshap.stopping import Snapshot, Stopping
+from controlshap.strata import Strata
 from controlshap.surrogates import CoalitionProcess, Control, Learner
 from controlshap.surrogates.protocol import Context, FittedSurrogate, Surrogate
 from controlshap.tape import Tape
@@ -48,6 +49,7 @@ class RowResult:
     method: str
     controls: str
     share: float
+    complete: bool
     background_variances: FloatArray | None
     evaluations: FloatArray | None
     stages: tuple[int, ...]
@@ -95,6 +97,9 @@ def explain_row(
     for n_units in tape.stages:
         sampler.extend(n_units)
     tape.check_used()
+    n_before, began_anew = sampler.n_units, time.perf_counter() if tape.stages else began
+    if tape.stages and not exact and not getattr(estimator, "reuse", False):
+        most = n_before + sampler.affordable(stopping.budget - game.n_evaluations)
 
     base_varies = estimator.draws_base(finite=base.finite)
     shared_base = np.zeros((0, *game.at_x.shape)) if base_varies else base.root_rows()
@@ -103,8 +108,8 @@ def explain_row(
     most = max(most, sampler.n_units)
     n_units = stopping.first_stage(max(estimator.fewest_units(p), sampler.n_units), most)
     n_looks = stopping.n_looks(n_units, most)
-    share, stages = 1.0 / n_looks, [*tape.stages]
-    for look in range(1, n_looks + 2):
+    share, stages, looks_left = stopping.share / n_looks, [*tape.stages], n_looks
+    while True:
         if n_units > sampler.n_units:
             sampler.extend(n_units)
             stages.append(n_units)
@@ -120,36 +125,43 @@ def explain_row(
         rng = stream(entropy, Purpose.RESAMPLING, row)
         analysis = analyse(sample, variance, known, rng, by_folds=problem.coefficient != "units")
         estimate = analysis.controlled
-        snapshot = Snapshot(estimate.values[:-1], estimate.covariances[:, :-1, :-1], estimate.dof[:-1])
+        complete = base.finite and sample.strata.share >= 1.0
+        covariance = estimate.covariances[:, :-1, :-1]
+        snapshot = Snapshot(estimate.values[:-1], covariance, estimate.dof[:-1], complete)
         ratio = stopping.error_ratio(snapshot, share)
         # no more than the budget: an infinite ratio has no end to foresee
-        still_needed = min(game.n_evaluations * (ratio**2 - 1.0), float(stopping.budget))
-        if not exact and stopping.looks and ratio <= 1.0:
-            status = "converged"
-            break
+        still_needed = min(game.n_evaluations * (min(ratio, 1e6) ** 2 - 1.0), float(stopping.budget))
+        # stages that the clock cut short may be more than there are shares of alpha for
+        if stopping.looks and not exact and looks_left and (n_units >= stopping.first_look or n_units >= most):
+            looks_left -= 1
+            if ratio <= 1.0:
+                status = "converged"
+                break
         if n_units >= most:
             break
-        following = stopping.next_stage(n_units, most, time.perf_counter() - began)
-        if following == n_units or look > n_looks:
+        following = stopping.next_stage(n_units, most, time.perf_counter() - began_anew, n_before)
+        if following == n_units:
             status = "time reached"
             break
         n_units = following
     if stopping.looks and status in ("budget reached", "time reached"):
         _warn_unfinished(row, stopping, status, game.n_evaluations, snapshot)
-    problem.cache.setdefault("seconds", game.seconds / game.n_evaluations)
+    if game.seconds_each is not None:
+        problem.cache.setdefault("seconds", game.seconds_each)
     applied = (*made(controls), *used)
     method = " + ".join(type(part).__name__ for part in (estimator, *applied))
     told = describe_controls(applied, len(game.surrogates), analysis.alpha)
     between = None
-    if base.finite:
+    if base.finite and not estimator.needs_spare_draws:
+        # by the rows that units used, also where these were drawn at random
+        strata = Strata(sampler.visits(sampler.n_units), sampler.n_blocks, settled=estimator.settles_draws)
         of_background = problem.base.values[:, :, 0]
-        if sampler.n_blocks == 1:  # in the order of the draws
-            of_background = of_background[sampler.draw_index()[0]]
-        between = background_variances(sampler.terms(), sampler.strata(), estimator.n_draws, of_background, game.at_x)
-    kept = None if exact else tape.all_outputs()
+        between = background_variances(sampler.terms(), strata, sampler.draw_index(), of_background, game.at_x)
+    kept = None if status == "exact" else tape.all_outputs()
     return RowResult(
-        analysis, game.n_evaluations, sampler.n_units, status, method, told, share, between, kept, tuple(stages)
-    )
+        analysis, game.n_evaluations, sampler.n_units, status, method, told, share, complete, between, kept,
+        tuple(stages),
+    )  # fmt: skip
 
 
 def _warn_unfinished(row: int, stopping: Stopping, status: str, n_evaluations: int, snapshot: Snapshot) -> None:
@@ -201,13 +213,15 @@ def _by_form(problem: Problem, form: ExactForm, x: FloatArray, at_x: FloatArray)
     no_rows = np.zeros((0, *components.shape))
     estimate = close_sum(Estimate(components, no_rows, np.full(components.shape, np.inf)), at_x)
     analysis = Analysis(estimate, estimate, np.zeros(components.shape), np.zeros((*components.shape, 0)))
-    return RowResult(analysis, 1, 0, "exact", form.name, "", 1.0, between, None, ())
+    return RowResult(analysis, 1, 0, "exact", form.name, "", 1.0, True, between, None, ())
 
 
 def _by_parts(form: ExactForm, x: FloatArray, problem: Problem) -> tuple[FloatArray, FloatArray] | None:
     """Exact values `(players, outputs)`, and the variance `(components, outputs)` of the background behind them."""
     rows, of_background = problem.base.rows, problem.base.values[:, :, 0]
-    parts = np.array_split(np.arange(len(rows)), min(BACKGROUND_PARTS, len(rows)))
+    # rows may be in an order that means something
+    shuffled = stream(EXPLAINER_ENTROPY, Purpose.BACKGROUND, 1).permutation(len(rows))
+    parts = np.array_split(shuffled, min(BACKGROUND_PARTS, len(rows)))
     found = [form.mean_values(x, rows[part], problem.players) for part in parts]
     means = [one for one in found if one is not None]
     if len(means) < len(parts):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from controlshap._types import FloatArray
 from controlshap._version import __version__
 from controlshap.adapters import as_model
 from controlshap.arguments import at_least, check_seconds, check_stopping, refuse_missing
-from controlshap.collecting import Names, collect, merge
+from controlshap.collecting import Names, collect, gather, merge
 from controlshap.engine import RowResult, explain_row, refuse_budget
 from controlshap.estimators import Enumeration
 from controlshap.exact_forms import agrees, evaluations_to_recognise, recognise
@@ -29,7 +29,7 @@ from controlshap.inputs import Table, read_table
 from controlshap.model import Model
 from controlshap.players import Groups, Players, resolve_players
 from controlshap.problem import BaseSample, Problem
-from controlshap.refining import continue_from
+from controlshap.refining import check_same, continue_from
 from controlshap.saving import load_explainer, save_explainer
 from controlshap.stopping import Stopping
 from controlshap.surrogates import Learner, LogisticRidge, SharedSurrogate, Trees
@@ -37,6 +37,8 @@ from controlshap.surrogates.shared import hybrid_rows
 from controlshap.tape import Tape
 from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.marginal import Marginal, MarginalImputer
+
+_Item = TypeVar("_Item")
 
 
 class Explainer:
@@ -236,15 +238,16 @@ class Explainer:
         """
         entropy = resolve_entropy(rng)
         rows = self._check_rows(X)
+        if keep not in (True, False, None):
+            raise InvalidArgumentError(f"`keep` must be True, False or None; got {keep!r}.")
         p = self.players.n_players
         stopping = check_stopping(p, budget, tolerance, absolute_tolerance, stop, level, time_limit)
         n_jobs = check_jobs(n_jobs)
         problem = self._assemble(stopping.budget)
         task = partial(_explain_numbered, problem, entropy, stopping, keep is not False)
         numbered = list(enumerate(rows))
-        # The first row here: what is computed once (D matrices) is then kept, and sent along to the workers.
-        results = list(ordered_map(task, numbered[:1], 1)) + list(ordered_map(task, numbered[1:], n_jobs))
-        return self._collect(results, rows, entropy, self._describe(stopping, stop, level), problem, keep)
+        results = gather(_first_here(task, numbered, n_jobs), keep)
+        return self._collect(results, rows, entropy, self._describe(stopping, stop, level), problem)
 
     def refine(
         self,
@@ -260,8 +263,9 @@ class Explainer:
     ) -> Explanation:
         """Go on from an earlier result: the same run, longer, without evaluating anything again.
 
-        With more budget it is what one run of that length would have given. Estimator and control stay as they were
-        chosen for the first budget; rows that are exact stay as they are. Whoever refines has seen the result: each
+        With more budget it is what one run of `n_evaluations + budget` would have given. Estimator and control stay as
+        they were chosen for the first budget (with correlated features, KernelSHAP and per-feature sampling keep their
+        draws for v(0), too); rows that are exact stay as they are. Whoever refines has seen the result: each
         refinement halves the share of `1 - level` that rankings and simultaneous intervals use, so that over a result
         and all its refinements together the chance that any of them is wrong is at most twice `1 - level`.
 
@@ -277,13 +281,15 @@ class Explainer:
         p = self.players.n_players
         stopping = check_stopping(p, budget, tolerance, absolute_tolerance, stop, level, time_limit)
         continuations = continue_from(explanation, self.players.names, stopping)
-        rows = self._check_rows(explanation.data)
+        rows, n_jobs = self._check_rows(explanation.data), check_jobs(n_jobs)
         problem = self._assemble(int(explanation.settings["budget"]))
+        check_same(explanation, problem, self._told)
         task = partial(_continue_numbered, problem, explanation.entropy)
-        found = list(ordered_map(task, [(number, rows[number], *one) for number, *one in continuations], n_jobs))
+        items = [(number, rows[number], *one) for number, *one in continuations]
+        found = gather(_first_here(task, items, n_jobs), keep=True)
         settings = explanation.settings | {"refinements": explanation.settings["refinements"] + 1}
         refined = dict(zip([number for number, *_ in continuations], found, strict=True))
-        return merge(explanation, refined, partial(self._collect, problem=problem, keep=True), settings)
+        return merge(explanation, refined, partial(self._collect, problem=problem), settings)
 
     def _sampled(self, table: Table) -> Table:
         """A fixed random part of a background that is too large."""
@@ -380,10 +386,9 @@ class Explainer:
         entropy: int,
         settings: dict[str, Any],
         problem: Problem,
-        keep: bool | None,
     ) -> Explanation:
         names = Names(self.players, self.column_names, self._model.output_names)
-        return collect(results, rows, names, self._base_error(problem), entropy=entropy, settings=settings, keep=keep)
+        return collect(results, rows, names, self._base_error(problem), entropy=entropy, settings=settings)
 
     def _describe(self, stopping: Stopping, stop: Any, level: float) -> dict[str, Any]:
         return self._told | {
@@ -408,6 +413,12 @@ class Explainer:
     def load(cls, path: str | Path, model: Any) -> Explainer:
         """Read what `save` wrote; the model is given again."""
         return load_explainer(cls, Path(path), model)
+
+
+def _first_here(task: Callable[[_Item], RowResult], items: list[_Item], n_jobs: int) -> Iterator[RowResult]:
+    """The first row in this process: what is computed once (D matrices) is then kept, and sent along to the workers."""
+    yield from ordered_map(task, items[:1], 1)
+    yield from ordered_map(task, items[1:], n_jobs)
 
 
 def _explain_numbered(

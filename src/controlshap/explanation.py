@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError, MissingExtraError
-from controlshap._types import FloatArray, IntArray
+from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.certainty import quantile, simultaneous_tail
 from controlshap.ranking import Ranking, rank
 from controlshap.summary import Summary, summarise
@@ -50,9 +50,13 @@ class Explanation:
     look_shares : ndarray of shape (rows,)
         Share of `1 - level` that rankings and simultaneous intervals may use: 1, or less where a run was looked at
         several times and stopped by what was seen.
+    complete : ndarray of bool, shape (rows,)
+        Whether every background row had a part (or the values are exact). Before that an error of 0 may only mean that
+        nothing that matters was met yet, and certifies nothing.
     background_standard_errors : ndarray of the shape of `values`, or None
         What the values owe to the choice of the background rows, if these are a sample of a population; no part of
-        `standard_errors`. None with features="correlated", where the background only gives a mean and a covariance.
+        `standard_errors`. None where it is not known: with features="correlated", where the background only gives a
+        mean and a covariance, and where all units use the whole background.
     data : ndarray of shape (rows, columns)
         The explained rows.
     feature_names : tuple of str
@@ -92,6 +96,7 @@ class Explanation:
     entropy: int
     settings: dict[str, Any]
     look_shares: FloatArray
+    complete: BoolArray
     background_standard_errors: FloatArray | None = None
     evaluations: tuple[FloatArray, ...] | None = None
     stages: tuple[tuple[int, ...], ...] = ()
@@ -161,11 +166,11 @@ class Explanation:
         of_background = self.background_standard_errors
         if of_background is None:
             raise InvalidArgumentError(
-                "`background=True` needs features='independent' and two background rows or more: only then are values "
-                "a mean over background rows. Leave it out."
+                "`background=True`: the error of the background is not known here. It needs features='independent', "
+                "units that share their draws and do not all use the whole background (KernelSHAP may). Leave it out."
             )
         own, other = self.standard_errors**2, of_background**2
-        n_rows = int(self.settings["n_background"])
+        n_rows = min(int(self.settings["n_background"]), int(self.settings["max_background"]))
         known = np.where(np.isfinite(self.degrees_of_freedom), self.degrees_of_freedom, 1e12)
         spread = own**2 / known + other**2 / max(n_rows - 1, 1)
         total = own + other
@@ -201,6 +206,8 @@ class Explanation:
         sampled_rows : bool
             Whether the explained rows are a sample, whose choice is then part of the standard errors.
         """
+        if sampled_rows and len(self) < 2:
+            raise InvalidArgumentError("`sampled_rows=True` needs two explained rows or more. Leave it out.")
         return summarise(self, sampled_rows=sampled_rows)
 
     def player_data(self) -> np.ndarray[Any, np.dtype[Any]]:

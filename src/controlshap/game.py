@@ -145,8 +145,8 @@ class Game(RowGame):
         Where it is a list, what the model said is kept there, for functions that are fitted to it.
     tape : Tape
         What the model has said before, and where what it says is kept.
-    seconds : float
-        Time that the model took.
+    seconds, n_timed
+        Time that the model took, and for how many rows.
     """
 
     model: Model
@@ -156,6 +156,12 @@ class Game(RowGame):
     trace: list[FloatArray] | None = None
     tape: Tape = field(default_factory=Tape)
     seconds: float = 0.0
+    n_timed: int = 0
+
+    @property
+    def seconds_each(self) -> float | None:
+        """Time of an evaluation; None before there was one."""
+        return self.seconds / self.n_timed if self.n_timed else None
 
     def evaluate(self, rows: FloatArray) -> FloatArray:
         """All functions on rows `(..., columns)`, shape `(..., outputs, functions)`."""
@@ -163,11 +169,15 @@ class Game(RowGame):
         values = np.empty((len(flat), self.n_outputs, self.n_functions))
         if len(flat):
             where = f"{self.label}, evaluations {self.n_evaluations} to {self.n_evaluations + len(flat) - 1}"
-            began = time.perf_counter()
-            values[..., 0] = self.tape.answer(
-                flat, lambda some: self.model(self.imputer.to_inputs(some), n_outputs=self.n_outputs, where=where)
-            )
-            self.seconds += time.perf_counter() - began
+
+            def ask(some: FloatArray) -> FloatArray:
+                began = time.perf_counter()
+                found = self.model(self.imputer.to_inputs(some), n_outputs=self.n_outputs, where=where)
+                self.seconds += time.perf_counter() - began
+                self.n_timed += len(some)
+                return found
+
+            values[..., 0] = self.tape.answer(flat, ask)
             self.n_evaluations += len(flat)
             for number, surrogate in enumerate(self.surrogates, start=1):
                 values[..., number] = surrogate(flat)

@@ -18,6 +18,8 @@ def _runs(name: str, runs: Any) -> FloatArray:
         raise InvalidArgumentError(
             f"`{name}` must hold two runs or more on its first axis and players on its last; got shape {array.shape}."
         )
+    if not np.isfinite(array).all():
+        raise InvalidArgumentError(f"`{name}` must be finite; {(~np.isfinite(array)).sum()} of its values are not.")
     return array
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError, MissingExtraError
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.certainty import certain, cut_ratios, magnitude_order, order_ratios, swap_probabilities
+from controlshap.certainty import magnitude_order, order_ratios, separated, swap_probabilities
 
 if TYPE_CHECKING:
     from controlshap.explanation import Explanation
@@ -29,7 +29,8 @@ class Ranking:
     separated : ndarray of bool, shape (rows, players - 1) or (rows, players - 1, outputs)
         Entry k: the first k + 1 of the order are certified to be the k + 1 largest.
     swap_probability : ndarray of the same shape
-        Chance that a rerun of the same size puts the k-th neighbours the other way round.
+        Chance that a rerun of the same size puts the k-th neighbours the other way round, over all true gaps that the
+        estimate leaves possible.
     level : float
     feature_names : tuple of str
         Names of the players.
@@ -71,7 +72,7 @@ class Ranking:
         return self.order[row, :, output], self.separated[row, :, output]
 
     def describe(self, row: int = 0, output: int | None = None) -> str:
-        """A row in words: `age > income > {debt, tenure}`; braces hold players whose order is not certified."""
+        """A row in words: `age > income > {debt, tenure}`; braces hold what is not certified, or tied."""
         order, separated = self._of(row, output)
         groups: list[list[str]] = [[]]
         for place, name in enumerate(self._names(order)):
@@ -120,7 +121,7 @@ def rank(explanation: Explanation, level: float) -> Ranking:
     covariance = explanation.covariance if several else explanation.covariance[:, None]
     n_rows, p, n_outputs = values.shape
     order = np.empty((n_rows, p, n_outputs), dtype=np.int64)
-    separated = np.empty((n_rows, p - 1, n_outputs), dtype=bool)
+    cuts = np.empty((n_rows, p - 1, n_outputs), dtype=bool)
     swaps = np.empty((n_rows, p - 1, n_outputs))
     for row in range(n_rows):
         alpha = (1.0 - level) * explanation.look_shares[row]
@@ -128,8 +129,9 @@ def rank(explanation: Explanation, level: float) -> Ranking:
             one, spread, freedom = values[row, :, output], covariance[row, output], dof[row, :, output]
             players = magnitude_order(one)
             order[row, :, output] = players
-            separated[row, :, output] = certain(cut_ratios(order_ratios(one, spread, freedom, alpha), players))
+            ratios = order_ratios(one, spread, freedom, alpha, complete=bool(explanation.complete[row]))
+            cuts[row, :, output] = separated(ratios, one, players)
             swaps[row, :, output] = swap_probabilities(one, spread, freedom, players)
     if not several:
-        order, separated, swaps = order[..., 0], separated[..., 0], swaps[..., 0]
-    return Ranking(order, separated, swaps, level, explanation.feature_names)
+        order, cuts, swaps = order[..., 0], cuts[..., 0], swaps[..., 0]
+    return Ranking(order, cuts, swaps, level, explanation.feature_names)

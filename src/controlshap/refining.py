@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap.explanation import Explanation
+from controlshap.problem import Problem
 from controlshap.stopping import Stopping
 from controlshap.tape import Tape
 
@@ -39,7 +43,27 @@ def continue_from(
             stopping,
             budget=int(explanation.n_evaluations[row]) + stopping.budget,
             planned=int(told["budget"]),
+            share=0.5 ** (told["refinements"] + 1),
             was_early=early,
         )
         found.append((row, limits, Tape(outputs, stages, records=True)))
     return found
+
+
+def check_same(explanation: Explanation, problem: Problem, settings: dict[str, Any]) -> None:
+    """Refuse an explanation that an explainer with other settings or another background made."""
+    told = explanation.settings
+    other = [name for name, value in settings.items() if name != "seconds_per_evaluation" and told.get(name) != value]
+    if other:
+        raise InvalidArgumentError(
+            f"`explanation` was made with {other[0]}={told.get(other[0])!r}, but this explainer has "
+            f"{settings[other[0]]!r}. Refine it with the explainer that made it."
+        )
+    if problem.base.finite:
+        mean = problem.base.mean[:, 0]
+        made = explanation.base_values.reshape(len(explanation), -1)
+        if made.shape[1] != len(mean) or not np.allclose(made, mean, rtol=1e-9, atol=1e-12):
+            raise InvalidArgumentError(
+                "`explanation` has other base values than this explainer: it was made with another background or "
+                "model. Refine it with the explainer that made it."
+            )

@@ -15,7 +15,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
-from controlshap.certainty import cut_ratios, magnitude_order, order_ratios, sign_ratios
+from controlshap.certainty import ROUNDING, cut_ratios, magnitude_order, order_ratios, sign_ratios
 
 #: How much longer each stage is than the one before.
 GROWTH = 1.4
@@ -27,11 +27,15 @@ WORTH = 0.05
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Values `(p, outputs)`, their covariance `(outputs, p, p)` and degrees of freedom `(p, outputs)`."""
+    """Values `(p, outputs)`, their covariance `(outputs, p, p)` and degrees of freedom `(p, outputs)`.
+
+    `complete` says whether every background row had a part, so that an error of 0 is one.
+    """
 
     values: FloatArray
     covariance: FloatArray
     dof: FloatArray
+    complete: bool = True
 
     @property
     def errors(self) -> FloatArray:
@@ -57,14 +61,16 @@ class Rule:
     def ratio(self, snapshot: Snapshot, alpha: float) -> float:
         """How many times smaller the errors must be, at level `1 - alpha` for each output."""
         n_outputs = snapshot.values.shape[1]
-        return max(self._ratio(snapshot, output, alpha) for output in range(n_outputs))
+        return float(np.max([self._ratio(snapshot, output, alpha) for output in range(n_outputs)]))
 
     def _ratio(self, snapshot: Snapshot, output: int, alpha: float) -> float:
         values, dof = snapshot.values[:, output], snapshot.dof[:, output]
         if self.kind == "signs":
-            return float(sign_ratios(values, snapshot.errors[:, output], dof, alpha).max())
+            errors = snapshot.errors[:, output]
+            return float(sign_ratios(values, errors, dof, alpha, complete=snapshot.complete).max())
         order = magnitude_order(values)
-        cuts = cut_ratios(order_ratios(values, snapshot.covariance[output], dof, alpha), order)
+        ratios = order_ratios(values, snapshot.covariance[output], dof, alpha, complete=snapshot.complete)
+        cuts = cut_ratios(ratios, order)
         if self.kind == "top":
             return float(cuts[self.k - 1]) if self.k is not None else 0.0
         return float(cuts[: self.k].max(initial=0.0))
@@ -75,7 +81,8 @@ def parse_rules(stop: Any, n_players: int) -> tuple[Rule, ...]:
     if stop is None:
         return ()
     rules = []
-    for one in [stop] if isinstance(stop, str) else list(stop):
+    several = list(stop) if isinstance(stop, (list, tuple)) and len(stop) else [stop]
+    for one in several:
         found = re.fullmatch(r"(signs|top|ranking)(?:\s+(\d+))?", one.strip()) if isinstance(one, str) else None
         if found is None or (found[1] == "top") > (found[2] is not None) or (found[1] == "signs" and found[2]):
             raise InvalidArgumentError(
@@ -83,6 +90,8 @@ def parse_rules(stop: Any, n_players: int) -> tuple[Rule, ...]:
                 f"got {one!r}."
             )
         k = int(found[2]) if found[2] else None
+        if n_players == 1 and found[2]:
+            raise InvalidArgumentError(f"`stop={one!r}` is about the order of players, and there is one player only.")
         if k is not None and not 1 <= k < n_players:
             raise InvalidArgumentError(
                 f"`stop={one!r}` needs a number from 1 to {n_players - 1}: there are {n_players} players."
@@ -111,6 +120,8 @@ class Stopping:
         Budget that estimator and control were chosen for, where this is a continuation.
     was_early : bool
         Whether the run that is continued could end early.
+    share : float
+        Part of alpha for all looks of this run; less than 1 for a continuation of what was looked at before.
     """
 
     budget: int
@@ -121,6 +132,7 @@ class Stopping:
     time_limit: float | None = None
     planned: int | None = None
     was_early: bool = False
+    share: float = 1.0
 
     @property
     def looks(self) -> bool:
@@ -146,6 +158,8 @@ class Stopping:
             return 1.0
         ratios = [rule.ratio(snapshot, share * self.alpha / len(self.rules)) for rule in self.rules]
         largest = snapshot.errors.max(axis=0)
+        if not snapshot.complete and (largest <= ROUNDING * np.abs(snapshot.values).max(initial=0.0)).any():
+            return np.inf  # nothing that matters was met yet
         if self.absolute is not None:
             ratios.append(float((largest / self.absolute).max()))
         if self.tolerance is not None:
@@ -153,29 +167,37 @@ class Stopping:
             limit = self.tolerance * (np.ptp(values, axis=0) if len(values) > 1 else np.abs(values[0]))
             short = np.where(limit > 0, largest / np.where(limit > 0, limit, 1.0), np.where(largest > 0, np.inf, 0.0))
             ratios.append(float(short.max()))
-        return max(ratios)
+        return float(np.max(ratios))
+
+    @property
+    def first_look(self) -> int:
+        """Fewest units of which anything is concluded."""
+        return FIRST_RULE_UNITS if self.rules else FIRST_UNITS
 
     def first_stage(self, fewest: int, most: int) -> int:
-        """Units before the first look."""
+        """Units of the first stage: few where time may be short, else as many as the first look needs."""
         if not self.looks and self.time_limit is None:
             return most
-        wanted = FIRST_RULE_UNITS if self.rules else FIRST_UNITS
-        return min(most, fewest if self.time_limit is not None else max(fewest, wanted))
+        return min(most, max(fewest, 2 if self.time_limit is not None else self.first_look))
 
-    def next_stage(self, n_units: int, most: int, seconds: float) -> int:
-        """Units before the next look, after `seconds`; the same number again where the time is up."""
+    def next_stage(self, n_units: int, most: int, seconds: float, n_before: int = 0) -> int:
+        """Units of the next stage, after `seconds` for those beyond `n_before`; the same number where time is up."""
         if n_units >= most:
             return n_units
         step = min(most, int(np.ceil(n_units * GROWTH))) if self.looks or self.time_limit is not None else most
         if self.time_limit is None:
             return step
-        affordable = int(n_units * self.time_limit / max(seconds, 1e-9))
-        return min(step, affordable) if affordable >= n_units * (1.0 + WORTH) else n_units
+        if n_units == n_before:  # nothing was timed yet
+            return min(step, n_units + max(2, int(WORTH * n_units)))
+        affordable = n_before + int((n_units - n_before) * self.time_limit / max(seconds, 1e-9))
+        enough = n_units + max(1.0, WORTH * (n_units - n_before))
+        return min(step, affordable) if affordable >= enough else n_units
 
     def n_looks(self, start: int, most: int) -> int:
-        """Looks there will be, if none ends the run."""
-        count, n = 1, start
-        while self.looks and n < most:
-            n = min(most, int(np.ceil(n * GROWTH)))
-            count += 1
-        return count
+        """Looks there will be, if none ends the run; one where there is nothing to look for."""
+        if not self.looks:
+            return 1
+        stages = [start]
+        while stages[-1] < most:
+            stages.append(min(most, int(np.ceil(stages[-1] * GROWTH))))
+        return max(1, sum(n >= self.first_look or n == most for n in stages))

@@ -70,7 +70,7 @@ def read_folder(folder: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]
 _ARRAYS = (
     "values", "standard_errors", "base_values", "base_standard_errors", "uncontrolled_values",
     "uncontrolled_standard_errors", "variance_reduction", "degrees_of_freedom", "covariance", "n_evaluations",
-    "status", "method", "controls", "data", "look_shares",
+    "status", "method", "controls", "data", "look_shares", "complete",
 )  # fmt: skip
 _HEADER = ("feature_names", "column_names", "output_names", "player_columns", "settings", "stages", "keeps_evaluations")
 
@@ -102,7 +102,9 @@ def load(path: str | Path) -> Explanation:
     if missing:
         raise InvalidArgumentError(f"`path`: the explanation in {str(path)!r} lacks {missing}; it is damaged.")
     names, n_rows = header["output_names"], len(arrays["values"])
-    kept = [arrays[f"evaluations.{row}"] for row in range(n_rows)] if header["keeps_evaluations"] else None
+    wanted = [f"evaluations.{row}" for row in range(n_rows)] if header["keeps_evaluations"] else None
+    if wanted is not None and not set(wanted) <= set(arrays):
+        raise InvalidArgumentError(f"`path`: the explanation in {str(path)!r} lacks evaluations; it is damaged.")
     return Explanation(
         **{name: arrays[name] for name in _ARRAYS},
         feature_names=tuple(header["feature_names"]),
@@ -112,7 +114,7 @@ def load(path: str | Path) -> Explanation:
         entropy=int(header["entropy"]),
         settings=header["settings"],
         background_standard_errors=arrays.get("background_standard_errors"),
-        evaluations=None if kept is None else tuple(kept),
+        evaluations=None if wanted is None else tuple(arrays[name] for name in wanted),
         stages=tuple(tuple(stages) for stages in header["stages"]),
     )
 

@@ -5,7 +5,7 @@ The absolute value of a noisy number is too large on average: for `w ~ N(v, s^2)
     F(v, s) = s sqrt(2/pi) exp(-v^2 / 2s^2) + v (1 - 2 Phi(-v/s)).
 
 The excess `F(v, s) - |v|` is estimated by `F(w, s) - |w|` and subtracted (a parametric bootstrap). What is left is
-largest where v = 0: `s sqrt(2/pi) (2 - sqrt(2))` of the `s sqrt(2/pi)` there were (between -0.09 s and 0.1 s from
+largest where v = 0: `s sqrt(2/pi) (2 - sqrt(2))` of the `s sqrt(2/pi)` there were (between -0.1 s and 0.1 s from
 half a standard error on); no function of w can do without (|v| has a corner). That largest value is told as
 `bias_bound`. Squares have no corner: the mean square is unbiased.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Largest bias left, in standard errors of a value.
 LEFT = float(np.sqrt(2.0 / np.pi) * (2.0 - np.sqrt(2.0)))
 #: Largest variance of `2|w| - F(w, s)` over s^2 (at v = 1.9 s), and how far from 0 it has come down to 1.
-WIDEST, FAR = 1.17, 4.0
+WIDEST, FAR = 1.18, 4.0
 
 
 def folded_mean(center: FloatArray, error: FloatArray) -> FloatArray:
@@ -101,7 +101,7 @@ def summarise(explanation: Explanation, *, sampled_rows: bool) -> Summary:
     values, errors = explanation.values, explanation.standard_errors
     n = len(values)
     corrected = 2.0 * np.abs(values) - folded_mean(values, errors)
-    if sampled_rows and n > 1:
+    if sampled_rows:
         variance = corrected.var(axis=0, ddof=1) / n  # holds the noise of the values, too
     else:
         near = np.abs(values) < FAR * errors

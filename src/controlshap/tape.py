@@ -58,10 +58,10 @@ class Tape:
 
     def check_used(self) -> None:
         """Refuse to go on from a tape that belongs to another run."""
-        if self.position != self.n_kept:
+        if self.position != self.n_kept or (self.n_kept and self.added):
             raise InvalidArgumentError(
-                f"`explanation`: {self.n_kept - self.position} of its evaluations have no place in a run of this "
-                "explainer. Refine it with the explainer that made it, or one with the same settings and background."
+                f"`explanation`: its {self.n_kept} evaluations are not those of a run of this explainer. Refine it "
+                "with the explainer that made it, or one with the same settings and background."
             )
 
     def all_outputs(self) -> FloatArray | None:
