@@ -136,13 +136,20 @@ def _measure(cell: Cell, design: str, of_design: dict[str, Any], replications: i
     goal = _goal(cell.stop)
     tallies = {name: Tally(truth) for name in of_design}
     samples: list[tuple[Any, ...]] = []
+    failed: dict[str, str] = {}
     with captured(samples):
         for number in range(replications):
             row = number % len(rows)
             run = explainer(rows[row], budget=cell.budget, rng=number, keep=False, **goal)
             for name, variance in of_design.items():
-                tallies[name].add(row, run if variance is None else _analysed(run, variance, samples[0], number))
-    return [{"variance": name} | tally.record() for name, tally in tallies.items()]
+                if name in failed:
+                    continue
+                try:
+                    tallies[name].add(row, run if variance is None else _analysed(run, variance, samples[0], number))
+                except cs.ControlShapError as error:  # refused, so all of its runs are
+                    failed[name] = type(error).__name__
+    refused = [{"variance": name, "failed": reason} for name, reason in failed.items()]
+    return [{"variance": name} | tally.record() for name, tally in tallies.items() if name not in failed] + refused
 
 
 def _goal(stop: str) -> dict[str, Any]:

@@ -264,3 +264,11 @@ def test_the_models_own_exception_comes_through_with_the_row_and_the_batch(estim
     )
     first, last, n_rows = (int(number) for number in found.groups())
     assert last - first + 1 == n_rows == sizes[0]
+
+
+def test_a_bootstrap_of_few_units_with_a_fitted_coefficient_is_warned_about():
+    background = np.random.default_rng(0).normal(size=(30, 4))
+    settings = {"estimator": "permutation", "control": "taylor", "variance": "bootstrap"}
+    explainer = cs.Explainer(lambda rows: np.tanh(rows.sum(axis=1)), background, **settings)
+    with pytest.warns(cs.ErraticVarianceWarning, match=r"Taylor.*Use variance='auto', or raise `budget`"):
+        explainer(background[0] + 1.0, budget=400, rng=0)
