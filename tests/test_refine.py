@@ -83,7 +83,7 @@ CASES = {
     "kernel, auto": {"estimator": "kernel", "control": "auto"},
     "kernel of three draws": {"estimator": cs.Kernel(n_draws=3), "control": "auto", "model": two_outputs},
     "kernel one way": {"estimator": cs.Kernel(paired=False), "control": "none"},
-    "kernel, grouped": {"estimator": "kernel", "control": "none", "variance": cs.Grouped(4)},
+    "walks, grouped": {"estimator": "permutation", "control": "none", "variance": cs.Grouped(4)},
     "auto": {},
     "correlated walks": {"features": "correlated", "estimator": "permutation", "control": "none"},
     "correlated, taylor": {"features": "correlated", "estimator": "permutation", "control": "taylor", "groups": GROUPS},

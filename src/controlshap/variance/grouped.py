@@ -17,7 +17,7 @@ from controlshap.estimators.terms import LeastSquaresTerms, Terms
 from controlshap.strata import Roots, Strata
 
 #: Units per group and player below which least squares in a group is erratic.
-COMFORTABLE = 5
+COMFORTABLE = 10
 
 
 @final
