@@ -203,7 +203,7 @@ def main() -> None:
     peers = [p for p in calibration_peers.available() if p not in done or (fresh and re.search(fresh, p))]
     tasks = [partial(measure, cell, arguments.replications) for cell in todo]
     if not arguments.only:
-        tasks += [partial(calibration_peers.measure, peer, arguments.replications, CACHE) for peer in peers]
+        tasks = [partial(calibration_peers.measure, peer, arguments.replications, CACHE) for peer in peers] + tasks
     start = time.perf_counter()
     with multiprocessing.get_context("spawn").Pool(arguments.jobs) as pool:
         for number, records in enumerate(pool.imap(_run, [] if arguments.report else tasks), start=1):
@@ -215,7 +215,8 @@ def main() -> None:
             print(f"{number}/{len(tasks)}, {time.perf_counter() - start:.0f} s: {name}: {told}", flush=True)
     wanted = {cell.name for cell in chosen} | set(calibration_peers.available())
     found = [record for (name, _), record in known.items() if name in wanted]
-    calibration_report.write(found, arguments.replications, publish=not arguments.only)
+    missing = [cell.name for cell in chosen if cell.name not in {name for name, _ in known}]
+    calibration_report.write(found, missing, arguments.replications, publish=not arguments.only)
 
 
 def _run(task: Any) -> list[Record]:

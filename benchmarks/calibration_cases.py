@@ -49,7 +49,7 @@ class Cell:
 
 
 def cells() -> list[Cell]:
-    """Every cell, those that take longest last."""
+    """Every cell, those that take longest last (correlated features, "auto" and stages: up to half an hour each)."""
     kinds = product(MODELS, ("independent", "correlated"))
     found = [
         Cell(model, features, estimator, control, budget)
@@ -64,7 +64,12 @@ def cells() -> list[Cell]:
         )
     ]
     slow = {500: 0, 2000: 1, 20_000: 2, 10_000: 3}
-    return sorted(found, key=lambda c: (slow[c.budget] + (c.features == "correlated"), c.control == "auto"))
+
+    def cost(cell: Cell) -> tuple[bool, int, bool]:
+        correlated, auto = cell.features == "correlated", cell.control == "auto"
+        return bool(cell.stop) and correlated and auto, slow[cell.budget] + correlated, auto
+
+    return sorted(found, key=cost)
 
 
 @lru_cache(maxsize=1)

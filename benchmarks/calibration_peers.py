@@ -14,7 +14,7 @@ from calibration_cases import MODELS, find_truth, make_model, rows_and_backgroun
 from scipy.stats import norm
 
 #: Enough for several rounds over the whole background: nobody's error has to cover a part of it.
-BUDGETS = (10_000, 20_000)
+BUDGETS = (10_000,)
 
 
 def available() -> list[str]:

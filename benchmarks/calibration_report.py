@@ -29,11 +29,11 @@ def passes(record: Record) -> bool:
     return inside and record.get("wrong", 0.0) <= WRONG
 
 
-def write(records: list[Record], replications: int, *, publish: bool) -> None:
-    """Table, numbers and picture."""
+def write(records: list[Record], missing: list[str], replications: int, *, publish: bool) -> None:
+    """Table, numbers and picture; `missing` are cells that were not measured."""
     folder = HERE / ("results" if publish else ".cache")
     ours = [record for record in records if "peer" not in record]
-    text = _text(ours, [r for r in records if "peer" in r], replications)
+    text = _text(ours, [r for r in records if "peer" in r], missing, replications)
     (folder / "calibration.md").write_text(text)
     with (folder / "calibration.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
@@ -45,7 +45,7 @@ def write(records: list[Record], replications: int, *, publish: bool) -> None:
     print(text)
 
 
-def _text(ours: list[Record], peers: list[Record], replications: int) -> str:
+def _text(ours: list[Record], peers: list[Record], missing: list[str], replications: int) -> str:
     lines = [
         "# Calibration", "",
         f"`benchmarks/calibration.py`, {replications} replications of a cell (4 rows of the diabetes data, 8 players, "
@@ -70,8 +70,11 @@ def _text(ours: list[Record], peers: list[Record], replications: int) -> str:
                 f"{coverage.min():.3f}, {np.median(coverage):.3f}, {coverage.max():.3f} | "
                 f"{ratio.min():.2f}, {np.median(ratio):.2f}, {ratio.max():.2f} | {worst:.3f} |"
             )
-    odd = [record for record in ours if not passes(record)]
-    lines += ["", f"## Not as wanted: {len(odd)} of {len(ours)}", "", *_table(odd)]
+    refused = [record for record in ours if record.get("failed")]
+    odd = [record for record in ours if not passes(record) and not record.get("failed")]
+    lines += ["", f"## Not as wanted: {len(odd)} of {len(ours) - len(refused)}", "", *_table(odd), ""]
+    lines += [f"The library refuses {len(refused)} more, all of them `grouped` with too few units for 20 groups."]
+    lines += ["", f"## Not measured: {len(missing)} cells", "", *(f"- {name}" for name in missing)]
     lines += ["", "## Other explainers' own error figures", ""]
     lines += ["Features independent, ten players. Intervals are the estimate plus and minus 1.96 errors.", ""]
     lines += ["| explainer | model | evaluations | coverage | reported / observed |", "|---|---|---|---|---|"]
