@@ -35,16 +35,22 @@ def check_stopping(
         "absolute_tolerance", absolute_tolerance, "a standard error in the units of the output", "Or use `tolerance`."
     )
     positive("time_limit", time_limit, "seconds for each row", "Leave it out for none.")
-    if isinstance(level, bool) or not isinstance(level, (int, float, np.number)) or not 0 < level < 1:
-        raise InvalidArgumentError(f"`level` must lie between 0 and 1; got {level!r}. Use for example 0.95.")
+    alpha = 1.0 - check_level(level)
     return Stopping(
         budget,
         None if tolerance is None else float(tolerance),
         None if absolute_tolerance is None else float(absolute_tolerance),
         rules,
-        1.0 - float(level),
+        alpha,
         None if time_limit is None else float(time_limit),
     )
+
+
+def check_level(level: Any) -> float:
+    """A probability between 0 and 1."""
+    if isinstance(level, bool) or not isinstance(level, (int, float, np.number)) or not 0 < level < 1:
+        raise InvalidArgumentError(f"`level` must lie between 0 and 1; got {level!r}. Use for example 0.95.")
+    return float(level)
 
 
 def positive(name: str, value: Any, what: str, way_out: str) -> None:

@@ -54,12 +54,9 @@ def _noise_of_means(strata: Strata, pseudo: FloatArray, means: FloatArray) -> Fl
     return np.asarray(spread * (1.0 / strata.visits).mean())
 
 
-def variances_of_parts(means: FloatArray, sizes: FloatArray, of_background: FloatArray) -> FloatArray:
-    """The same from exact means `(parts, players, outputs)` over parts of the background of `(parts, 1, 1)` sizes."""
+def variances_of_draws(of_draws: FloatArray, of_background: FloatArray) -> FloatArray:
+    """The same from exact values `(draws, players, outputs)` of some background rows."""
     n_rows = len(of_background)
     if n_rows < 2:
-        return np.zeros((means.shape[1] + 1, means.shape[2]))
-    center = (means * sizes).sum(axis=0) / n_rows
-    # each part's squared distance, times its size, has the variance of one row as its mean
-    spread = (sizes * (means - center) ** 2).sum(axis=0) / (len(means) - 1)
-    return np.concatenate([spread, of_background.var(axis=0, ddof=1)[None]]) / n_rows
+        return np.zeros((of_draws.shape[1] + 1, of_draws.shape[2]))
+    return np.concatenate([of_draws.var(axis=0, ddof=1), of_background.var(axis=0, ddof=1)[None]]) / n_rows

@@ -135,13 +135,14 @@ def choose_controls(problem: Problem, estimator: Estimator, budget: int, x: Floa
 
 def _affordable(problem: Problem, budget: int) -> tuple[Learner, ...]:
     """Trees, where fitting them takes no longer than the model itself; networks where time does not matter."""
-    if problem.correlated or not boosting_available():
+    if problem.correlated:
         return ()
     seconds = known_seconds(problem)
-    if seconds == np.inf:
-        return (RidgeNetwork(), Trees())
+    trees = (Trees(),) if boosting_available() else ()
+    if seconds == np.inf:  # "thorough"
+        return (RidgeNetwork(), *trees)
     # until the model has been timed they are candidates, see `timely`
-    return (Trees(),) if seconds is None or _tree_seconds(problem, budget) <= seconds * budget else ()
+    return trees if seconds is None or _tree_seconds(problem, budget) <= seconds * budget else ()
 
 
 def known_seconds(problem: Problem) -> float | None:

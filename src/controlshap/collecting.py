@@ -76,12 +76,12 @@ def collect(
 def gather(results: Iterable[RowResult], keep: bool | None) -> list[RowResult]:
     """All results; by default what the model said is let go as soon as it is more than `KEPT` bytes."""
     found: list[RowResult] = []
-    n_bytes = 0
+    n_bytes, too_much = 0, False
     for result in results:
         n_bytes += 0 if result.evaluations is None else result.evaluations.nbytes
-        found.append(result)
-        if keep is None and n_bytes > KEPT:
-            found = [replace(one, evaluations=None) for one in found]
+        if keep is None and n_bytes > KEPT and not too_much:
+            too_much, found = True, [replace(one, evaluations=None) for one in found]
+        found.append(replace(result, evaluations=None) if too_much else result)
     return found
 
 

@@ -18,7 +18,7 @@ from controlshap._errors import (
 from controlshap._random import EXPLAINER_ENTROPY, Purpose, stream
 from controlshap._types import FloatArray
 from controlshap.analysis import Analysis, Sample, analyse
-from controlshap.background import background_variances, variances_of_parts
+from controlshap.background import background_variances, variances_of_draws
 from controlshap.choices import choose_controls, choose_estimator, choose_variance, control_cost, learned, made, timely
 from controlshap.control import Estimate, KnownValues, close_sum
 from controlshap.estimators import Enumeration, Kernel, Permutation
@@ -39,13 +39,13 @@ from controlshap.variance import Bootstrap
 
 #: Fewest draws behind a v(0) that units do not draw themselves.
 FEWEST_BASE_DRAWS = 16
+#: Most of them where a tolerance may end the run long before the budget.
+MOST_BASE_DRAWS = 4096
 #: Units below which resampling understates the error of a control with a fitted coefficient
 #: (benchmarks/results/calibration.md).
 FEW_TO_RESAMPLE = 200
-#: Parts of the background whose exact values show how much they owe to its choice.
-BACKGROUND_PARTS = 20
-#: Most of them where a tolerance may end the run long before the budget.
-MOST_BASE_DRAWS = 4096
+#: Background rows whose own exact values show how much the mean owes to the choice of rows.
+SPREAD_ROWS = 50
 
 
 @dataclass(frozen=True)
@@ -223,30 +223,18 @@ def _by_form(problem: Problem, form: ExactForm, x: FloatArray, at_x: FloatArray)
     """Values of a model of a known form, without error; None where the form does not reach this row."""
     if not agrees(form, x[None], at_x[None]):
         return None
-    found = _by_parts(form, x, problem)
-    if found is None:
+    rows, of_background = problem.base.rows, problem.base.values[:, :, 0]
+    values = form.mean_values(x, rows, problem.players)
+    some = stream(EXPLAINER_ENTROPY, Purpose.BACKGROUND, 1).permutation(len(rows))[:SPREAD_ROWS]
+    of_draws = form.draw_values(x, rows[some], problem.players)
+    if values is None or of_draws is None:
         return None
-    values, between = found
+    between = variances_of_draws(of_draws, of_background)
     components = np.concatenate([values, problem.base.mean[:, 0][None]])
     no_rows = np.zeros((0, *components.shape))
     estimate = close_sum(Estimate(components, no_rows, np.full(components.shape, np.inf)), at_x)
     analysis = Analysis(estimate, estimate, np.zeros(components.shape), np.zeros((*components.shape, 0)))
     return RowResult(analysis, 1, 0, "exact", form.name, "", 1.0, True, between, None, ())
-
-
-def _by_parts(form: ExactForm, x: FloatArray, problem: Problem) -> tuple[FloatArray, FloatArray] | None:
-    """Exact values `(players, outputs)`, and the variance `(components, outputs)` of the background behind them."""
-    rows, of_background = problem.base.rows, problem.base.values[:, :, 0]
-    # rows may be in an order that means something
-    shuffled = stream(EXPLAINER_ENTROPY, Purpose.BACKGROUND, 1).permutation(len(rows))
-    parts = np.array_split(shuffled, min(BACKGROUND_PARTS, len(rows)))
-    found = [form.mean_values(x, rows[part], problem.players) for part in parts]
-    means = [one for one in found if one is not None]
-    if len(means) < len(parts):
-        return None
-    sizes = np.array([len(part) for part in parts], dtype=float)[:, None, None]
-    values = (np.array(means) * sizes).sum(axis=0) / len(rows)
-    return values, variances_of_parts(np.array(means), sizes, of_background)
 
 
 def _start(

@@ -10,6 +10,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError, MissingExtraError
 from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.arguments import check_level
 from controlshap.certainty import quantile, simultaneous_tail
 from controlshap.ranking import Ranking, rank
 from controlshap.summary import Summary, summarise
@@ -153,7 +154,7 @@ class Explanation:
         -------
         low, high : ndarray of the shape of `values`
         """
-        level = _check_level(level)
+        level = check_level(level)
         errors, dof = self.standard_errors, self.degrees_of_freedom
         if background:
             errors, dof = self._with_background()
@@ -196,7 +197,7 @@ class Explanation:
 
     def ranking(self, level: float = 0.95) -> Ranking:
         """Players by magnitude, which of them are separated, and how likely neighbours are to swap on a rerun."""
-        return rank(self, _check_level(level))
+        return rank(self, check_level(level))
 
     def summary(self, *, sampled_rows: bool = False) -> Summary:
         """Mean absolute value of each player over rows, with errors and corrected for noise.
@@ -274,9 +275,3 @@ class Explanation:
         from controlshap.storage import save_explanation
 
         return save_explanation(self, Path(path))
-
-
-def _check_level(level: float) -> float:
-    if isinstance(level, bool) or not isinstance(level, (int, float, np.number)) or not 0 < level < 1:
-        raise InvalidArgumentError(f"`level` must lie between 0 and 1; got {level!r}. Use for example 0.95.")
-    return float(level)

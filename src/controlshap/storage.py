@@ -72,15 +72,14 @@ _ARRAYS = (
     "uncontrolled_standard_errors", "variance_reduction", "degrees_of_freedom", "covariance", "n_evaluations",
     "status", "method", "controls", "data", "look_shares", "complete",
 )  # fmt: skip
-_HEADER = ("feature_names", "column_names", "output_names", "player_columns", "settings", "stages", "keeps_evaluations")
+_HEADER = ("feature_names", "column_names", "output_names", "player_columns", "settings", "stages")
 
 
 def save_explanation(explanation: Explanation, folder: Path) -> Path:
     """Write an explanation."""
-    header = {name: getattr(explanation, name) for name in _HEADER[:5]}
+    header = {name: getattr(explanation, name) for name in _HEADER}
     header["entropy"] = str(explanation.entropy)  # may exceed what JSON readers keep
-    header["stages"] = [list(stages) for stages in explanation.stages]
-    header["keeps_evaluations"] = explanation.evaluations is not None
+    header["n_kept"] = None if explanation.evaluations is None else len(explanation.evaluations)
     arrays = {name: getattr(explanation, name) for name in _ARRAYS}
     if explanation.background_standard_errors is not None:
         arrays["background_standard_errors"] = explanation.background_standard_errors
@@ -101,8 +100,8 @@ def load(path: str | Path) -> Explanation:
     missing = [name for name in _ARRAYS if name not in arrays] + [n for n in _HEADER if n not in header]
     if missing:
         raise InvalidArgumentError(f"`path`: the explanation in {str(path)!r} lacks {missing}; it is damaged.")
-    names, n_rows = header["output_names"], len(arrays["values"])
-    wanted = [f"evaluations.{row}" for row in range(n_rows)] if header["keeps_evaluations"] else None
+    names, n_kept = header["output_names"], header.get("n_kept")
+    wanted = None if n_kept is None else [f"evaluations.{row}" for row in range(n_kept)]
     if wanted is not None and not set(wanted) <= set(arrays):
         raise InvalidArgumentError(f"`path`: the explanation in {str(path)!r} lacks evaluations; it is damaged.")
     return Explanation(

@@ -27,6 +27,9 @@ class ExactForm(Protocol):
     def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
         """Shapley values `(players, outputs)` over the draws; None where the form cannot be evaluated."""
 
+    def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
+        """Shapley values `(draws, players, outputs)` of each draw's game; None as above."""
+
 
 @final
 @dataclass(frozen=True)
@@ -50,6 +53,10 @@ class LinearForm:
         """`coef_j (x_j - mean b_j)`, added within players."""
         return players.sum_columns((self.coef * (x - draws.mean(axis=0))).T)
 
+    def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
+        """The same for each draw."""
+        return players.sum_columns((self.coef * (x - draws)[:, None]).transpose(2, 0, 1)).transpose(1, 0, 2)
+
 
 @final
 @dataclass(frozen=True)
@@ -70,13 +77,17 @@ class LogisticForm:
         return chances
 
     def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
+        """Mean of the draws'."""
+        values = self.draw_values(x, draws, players)
+        return None if values is None else np.asarray(values.mean(axis=0))
+
+    def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
         """By quadrature, unless the score is out of its reach."""
         at_x = players.sum_columns(self.coef * x)
         at_draws = players.sum_columns((self.coef * draws).T).T
         if not score_bound(self.intercept, at_x, at_draws) <= WIDEST:
             return None
-        mean: FloatArray = logistic_values(self.intercept, at_x, at_draws).mean(axis=0)
-        return np.asarray(mean[:, None])
+        return logistic_values(self.intercept, at_x, at_draws)[..., None]
 
 
 @final
@@ -98,3 +109,7 @@ class TreeForm:
     def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
         """From the leaf boxes."""
         return self.boxes.mean_values(x, draws, players)
+
+    def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
+        """From the leaf boxes."""
+        return self.boxes.draw_values(x, draws, players)
