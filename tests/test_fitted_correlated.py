@@ -204,7 +204,7 @@ def test_conditional_means_of_networks_are_those_of_the_definition(groups):
             expected = np.empty(p)
             expected[permutation] = np.diff(prefixes)
             assert_allclose(walks[walk, :, number], expected, rtol=0, atol=tolerance)
-        means = mean_coalitions(imputer, x, coalitions, function)
+        means = mean_coalitions(imputer, x, coalitions, [function])[..., 0]
         for place in np.ndindex(3, 2):
             expected = v(frozenset(np.flatnonzero(coalitions[place]).tolist()))[0]
             assert_allclose(means[place], expected, rtol=0, atol=tolerance)
@@ -239,13 +239,15 @@ CASES = {name: rest for name, *rest in cases()}
 @pytest.fixture
 def quick(monkeypatch):
     """Simulations so short that their error is what a test sees."""
+    monkeypatch.setattr(simulated, "MOST_COALITIONS", 0)
     monkeypatch.setattr(simulated, "MOST_PAIRS", 400)
     monkeypatch.setattr(simulated, "FEWEST_PAIRS", 400)
     monkeypatch.setattr(simulated, "MOST_ROWS", 8000)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_simulated_values_are_those_of_the_definition(name, global_seed):
+def test_simulated_values_are_those_of_the_definition(name, global_seed, monkeypatch):
+    monkeypatch.setattr(simulated, "MOST_COALITIONS", 0)
     function, imputer, x, background = CASES[name]
     found = reference([function], imputer, x, global_seed).simulated[0][0][0]
     truth = truth_of(function, imputer, x, background)
@@ -285,7 +287,21 @@ def test_roots_of_simulated_values_are_their_error(name, quick, global_seed):
     assert (observed < low * told * simulated.REPLICATIONS).all()
 
 
-def test_two_players_are_simulated_without_error():
+@pytest.mark.parametrize("groups", GROUPINGS)
+def test_networks_with_few_players_are_enumerated_without_error(groups, monkeypatch):
+    imputer, x, _ = bound(GROUPINGS[groups])
+    functions = [network(3, seed=4), network(1, seed=5)]
+    monkeypatch.setattr(simulated, "COALITION_DOUBLES", 200)  # several batches
+    found = simulate_networks(imputer, x, functions, np.random.default_rng(0))
+    for one, function in zip(found, functions, strict=True):
+        assert np.abs(one.root_rows).max() < 1e-15
+        assert_allclose(one.mean, truth_of(function, imputer, x, None), atol=1e-7 * (1 + np.abs(function.scales).sum()))
+        assert_allclose(one.mean.sum(), function.predict(x[None])[0], atol=1e-7 * (1 + np.abs(function.scales).sum()))
+    # Negative control: the values of another function are others.
+    assert np.abs(found[0].mean - found[1].mean).max() > 1e-3
+
+
+def test_two_players_are_simulated_without_error(quick):
     imputer, x, _ = bound([[0, 1, 2], [3, 4, 5, 6]])
     function = network()
     found = simulate_networks(imputer, x, [function], np.random.default_rng(0))[0]

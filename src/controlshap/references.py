@@ -229,7 +229,7 @@ class SimulatedReference:
     ) -> FloatArray:
         if isinstance(terms, LeastSquaresTerms):
             coalitions: BoolArray = np.stack([design, ~design], axis=1) if terms.paired else design[:, None]
-            values = mean_coalitions(self.imputer, self.x, coalitions, function)
+            values = mean_coalitions(self.imputer, self.x, coalitions, [function])[..., 0]
             targets = 0.5 * (values[:, 0] - values[:, 1]) if terms.paired else values[:, 0] - known[-1]
             return np.broadcast_to(targets[:, None], shape)
         walks = mean_walks(self.imputer, self.x, design, [function])[:, :, 0]
