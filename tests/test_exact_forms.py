@@ -1,5 +1,7 @@
 """Products, logistic and linear forms against enumeration; recognised models are exact with one evaluation."""
 
+import sys
+
 import lightgbm
 import numpy as np
 import pytest
@@ -168,6 +170,19 @@ class Rescaled(LogisticRegression):
 
     def predict_proba(self, X):
         return super().predict_proba(X) ** 2
+
+
+def test_a_forest_too_large_for_its_background_is_sampled(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    forest = RandomForestRegressor(n_estimators=5, random_state=0).fit(X, X[:, 0] * X[:, 1])
+    leaves = sum(tree.get_n_leaves() for tree in forest.estimators_)
+    module = sys.modules["controlshap.exact_forms.recognise"]  # the package has a function of this name
+    monkeypatch.setattr(module, "MOST_LEAF_ROWS", leaves * len(X))
+    assert cs.Explainer(forest, X)(X[:1], budget=200, rng=0).method[0] == "tree form"
+    monkeypatch.setattr(module, "MOST_LEAF_ROWS", leaves * len(X) - 1)
+    sampled = cs.Explainer(forest, X)(X[:1], budget=200, rng=0)
+    assert "form" not in sampled.method[0]
+    assert sampled.n_evaluations[0] > 1
 
 
 def test_what_is_not_quite_the_form_is_sampled(data):

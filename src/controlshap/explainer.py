@@ -362,7 +362,7 @@ class Explainer:
         )  # fmt: skip
         form = None
         if isinstance(imputer, MarginalImputer) and self._estimator is None and self._controls is None:
-            form = recognise(self._model.source)
+            form = recognise(self._model.source, len(rows))
             self._n_probes = evaluations_to_recognise(self._model.source)
         if form is None:
             refuse_budget(problem, budget)

@@ -34,11 +34,14 @@ class Kernel:
     reuse : bool
         Evaluate a pair of coalitions once, however often it is drawn; for pairs, and `n_draws` the number of background
         rows. The units that a budget buys are then more.
+    closes_sum : bool
+        Spread the gap to f(x) - v(0) that a control leaves over the values; the paper does not.
     """
 
     paired: bool = True
     n_draws: int = 1
     reuse: bool = False
+    closes_sum: bool = True
 
     def __post_init__(self) -> None:
         check_draws(self.n_draws)
@@ -54,11 +57,6 @@ class Kernel:
     def settles_draws(self) -> bool:
         """Most coalitions stay open."""
         return False
-
-    @property
-    def closes_sum(self) -> bool:
-        """The regression is constrained."""
-        return True
 
     @property
     def needs_spare_draws(self) -> bool:

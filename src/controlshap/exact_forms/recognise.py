@@ -14,10 +14,12 @@ from controlshap.exact_forms.tree_boxes import probe_count, tree_boxes, tree_mar
 #: Largest difference between a form and the model itself, relative to the size of the predictions: in double precision,
 #: and for libraries that predict in single precision.
 AGREEMENT, SINGLE_AGREEMENT = 1e-6, 1e-5
+#: Leaves times background rows beyond which a row would take tens of seconds: sampling is then the better bargain.
+MOST_LEAF_ROWS = 2e9
 
 
-def recognise(source: Any) -> ExactForm | None:
-    """The form of a fitted model, or None."""
+def recognise(source: Any, n_background: int = 1) -> ExactForm | None:
+    """The form of a fitted model, or None; also where it would take too long over so many background rows."""
     closed = closed_form(source)
     if closed is not None and closed.link == "identity":
         return LinearForm(closed.coef, closed.intercept)
@@ -28,7 +30,9 @@ def recognise(source: Any) -> ExactForm | None:
         boxes = tree_margin_boxes(owner)  # the margin of a boosted classifier; its probability is no sum of trees
     else:
         boxes = tree_boxes(source)
-    return None if boxes is None else TreeForm(boxes)
+    if boxes is None or boxes.n_leaves * n_background > MOST_LEAF_ROWS:
+        return None
+    return TreeForm(boxes)
 
 
 def evaluations_to_recognise(source: Any) -> int:

@@ -62,7 +62,7 @@ class DMatrices:
         return KnownValues(full, Roots(rows, np.zeros(n, dtype=np.int64), np.array([n - 1.0])), np.zeros((0, 1)))
 
 
-def d_matrices(imputer: GaussianImputer, n_permutations: int) -> DMatrices:
+def d_matrices(imputer: GaussianImputer, n_permutations: int, seed: int = 0) -> DMatrices:
     """Exact for few players, else simulated with reversed pairs of permutations."""
     if imputer.players.n_players <= EXACT_PLAYERS:
         return DMatrices(_enumerated(imputer)[None], 0)
@@ -72,7 +72,7 @@ def d_matrices(imputer: GaussianImputer, n_permutations: int) -> DMatrices:
     pairs = max(1, -(-n_permutations // (2 * n_replications)))
     matrices = np.zeros((n_replications, p, c, c))
     for number in range(n_replications):
-        rng = stream(EXPLAINER_ENTROPY, Purpose.D_MATRICES, number)
+        rng = stream(EXPLAINER_ENTROPY + seed, Purpose.D_MATRICES, number)
         matrices[number] = _simulated(imputer, pairs, rng)
     return DMatrices(matrices, 2 * pairs * n_replications)
 

@@ -37,12 +37,15 @@ class Taylor:
         Your own, as functions of one row.
     n_permutations : int
         Permutations behind the D matrices of correlated features with more than ten players.
+    seed : int
+        Of these permutations. Their error is part of the standard errors, and is the same in all runs with one seed.
     """
 
     derivatives: DerivativeSource | None = None
     gradient: Callable[[FloatArray], Any] | None = None
     hessian: Callable[[FloatArray], Any] | None = None
     n_permutations: int = 2000
+    seed: int = 0
 
     def __post_init__(self) -> None:
         if self.derivatives is not None and self.gradient is not None:
@@ -61,6 +64,8 @@ class Taylor:
                 f"`n_permutations` must be a whole number of at least 8; got {self.n_permutations!r}. "
                 "The default is 2000."
             )
+        if not isinstance(self.seed, (int, np.integer)) or self.seed < 0:
+            raise InvalidArgumentError(f"`seed` must be a whole number that is not negative; got {self.seed!r}.")
 
     def source(self, model: Any) -> DerivativeSource:
         """Where the derivatives of this model come from."""
@@ -96,7 +101,7 @@ class Taylor:
     def _known_correlated(self, context: Context, imputer: GaussianImputer, gradient: FloatArray) -> KnownValues:
         matrices = context.cache.get("d_matrices")
         if not isinstance(matrices, DMatrices):
-            matrices = context.cache["d_matrices"] = d_matrices(imputer, self.n_permutations)
+            matrices = context.cache["d_matrices"] = d_matrices(imputer, self.n_permutations, int(self.seed))
         scale = imputer.moments.scale
         return matrices.known_values(gradient * scale, (context.x - imputer.center) / scale, context.at_x)
 

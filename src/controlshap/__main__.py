@@ -1,0 +1,5 @@
+"""`python -m controlshap`: the command line."""
+
+from controlshap.cli import main
+
+main()

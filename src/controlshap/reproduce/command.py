@@ -1,0 +1,68 @@
+"""What `controlshap reproduce` does: run what is missing with a progress bar, then write tables and figures."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap.reproduce.cells import Size
+from controlshap.reproduce.data import data_folder
+from controlshap.reproduce.driver import Outcome, all_tasks, run_tasks
+from controlshap.reproduce.runs import is_done
+from controlshap.reproduce.tables import write_tables
+
+
+def reproduce(
+    *,
+    out: Path,
+    data: Path | None = None,
+    quick: bool = False,
+    jobs: int = 1,
+    seed: int = 0,
+    only: str = "",
+    report: bool = False,
+) -> bool:
+    """Run, write, and say whether everything that was asked for is there."""
+    size = Size.quick() if quick else Size()
+    folder = data_folder(data)
+    tasks = all_tasks(only)
+    if not tasks:
+        raise InvalidArgumentError(f"`only` must match the name of a task; {only!r} matches none.")
+    raw = out / "raw"
+    failed: list[Outcome] = []
+    if not report:
+        missing = [task for task in tasks if not is_done(raw, task.name, size, seed)]
+        _say(f"{len(tasks) - len(missing)} of {len(tasks)} results are there; {len(missing)} to run.")
+        with _bar(sum(task.cost(size) for task in missing), len(missing)) as bar:
+
+            def told(outcome: Outcome) -> None:
+                bar.update(outcome.task.cost(size))
+                bar.set_postfix_str(outcome.task.name, refresh=True)
+                if outcome.error:
+                    bar.write(f"{outcome.task.name} failed: {outcome.error}", file=sys.stderr)
+
+            failed = run_tasks(missing, size, folder, seed, raw, jobs, told)
+    write_tables(raw, out, size, seed)
+    from controlshap.reproduce.figures import draw_all
+
+    drawn = draw_all(raw, out / "figures", size, seed)
+    _say(f"Tables in {out}, {drawn} figures in {out / 'figures'}.")
+    for outcome in failed:
+        _say(f"failed: {outcome.task.name}: {outcome.error}")
+    return not failed
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+
+
+def _bar(total: float, n_tasks: int) -> Any:
+    try:
+        from tqdm import tqdm
+    except ImportError as error:
+        raise MissingExtraError("The progress bar needs tqdm: pip install controlshap[cli]") from error
+    # by the cost of tasks, not their number: a forest takes a hundred times as long as a logistic regression
+    layout = "{percentage:3.0f}% |{bar}| {elapsed} gone, about {remaining} left {postfix}"
+    return tqdm(total=total, desc=f"{n_tasks} tasks", bar_format=layout, disable=None)

@@ -1,0 +1,79 @@
+"""The side-by-side table in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from controlshap.reproduce.cells import ESTIMATORS, FEATURES, TABLE_METHODS, Cell, Size, all_cells
+from controlshap.reproduce.data import NAMES as DATA
+from controlshap.reproduce.models import NAMES as MODELS
+from controlshap.reproduce.published import published
+
+#: Monte Carlo errors of a difference beyond which it wants a reason.
+WANTS_A_REASON = 2.5
+_TITLES = {"logistic": "Logistic regression", "network": "Neural network", "forest": "Random forest"}
+_SETTINGS = [(estimator, features) for features in FEATURES for estimator in ESTIMATORS]
+_INTRODUCTION = """# Table 1, side by side
+
+`controlshap reproduce`: {rows} rows, {runs} runs, {coalitions} coalitions; {there} of {wanted} results are there.
+
+Reduction of variance | of rank changes in percent, against the uncontrolled estimates of the paper's sampling with the
+same number of evaluations: as published; with the paper's settings; with shared noise (only correlated Shapley sampling
+has noise to share, elsewhere it is the paper's); with the library's defaults. ± is the Monte Carlo error. A star marks
+a reduction of variance that differs from the published one by more than {limit} errors of a difference;
+`docs/reproduction.md` gives the reasons."""
+_BIAS = """
+## Bias and error
+
+Root mean square z score of the mean over runs against the true values (1 is no bias, 0 is exact); mean squared
+error."""
+
+
+def differs(line: Any) -> bool:
+    """Whether the reduction of variance differs from the published one by more than the Monte Carlo error of both."""
+    gap = abs(line.variance_reduction - line.published_variance)
+    return bool(gap > WANTS_A_REASON * 2**0.5 * max(line.variance_error, 0.1))
+
+
+def render(lines: Mapping[tuple[Cell, str], Any], size: Size) -> str:
+    """The whole page."""
+    wanted = len(all_cells()) * len(TABLE_METHODS)
+    text = [_INTRODUCTION.format(rows=size.n_rows, runs=size.n_runs, coalitions=size.n_coalitions, there=len(lines),
+                                 wanted=wanted, limit=WANTS_A_REASON)]  # fmt: skip
+    for model in MODELS:
+        text += ["", f"## {_TITLES[model]}", "", _row(["setting", "method", *DATA]), "|---" * (len(DATA) + 2) + "|"]
+        for estimator, features in _SETTINGS:
+            cells = [Cell(data, model, estimator, features) for data in DATA]
+            known = [published(cell) for cell in cells]
+            told = [f"{one.variance:.1f} \\| {one.rank:.1f}" for one in known]
+            text.append(_row([_setting(estimator, features), "published", *told]))
+            for method in TABLE_METHODS:
+                found = [_reductions(lines.get((cell, method))) for cell in cells]
+                text.append(_row(["", method.replace("_", " "), *found]))
+    text += [_BIAS, "", _row(["model", "setting", "method", *DATA]), "|---" * (len(DATA) + 3) + "|"]
+    for model in MODELS:
+        for estimator, features in _SETTINGS:
+            for method in TABLE_METHODS:
+                found = [_errors(lines.get((Cell(data, model, estimator, features), method))) for data in DATA]
+                text.append(_row([model, _setting(estimator, features), method.replace("_", " "), *found]))
+    return "\n".join(text) + "\n"
+
+
+def _row(parts: list[str]) -> str:
+    return "| " + " | ".join(parts) + " |"
+
+
+def _setting(estimator: str, features: str) -> str:
+    return f"{'Shapley sampling' if estimator == 'shapley_sampling' else 'KernelSHAP'}, {features}"
+
+
+def _reductions(line: Any) -> str:
+    if line is None:
+        return "not run"
+    star = " *" if line.method == "paper" and differs(line) else ""
+    return f"{line.variance_reduction:.1f} ± {line.variance_error:.1f} \\| {line.rank_reduction:.1f}{star}"
+
+
+def _errors(line: Any) -> str:
+    return "not run" if line is None else f"{line.bias_z:.2f}; {line.mse:.1e}"

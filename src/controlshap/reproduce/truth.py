@@ -1,0 +1,55 @@
+"""The values that estimates are held against: exact where the model has a known form, else from one long run."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+import controlshap as cs
+from controlshap._types import FloatArray
+from controlshap.reproduce.cells import Cell, Size, background_of, rows_of
+from controlshap.reproduce.published import explained_rows
+from controlshap.reproduce.runs import describe, prepared, save
+
+#: Added to the seed of the runs, so that the long run shares nothing with them.
+TRUTH_SEED = 1_000_003
+
+
+def truth_name(cell: Cell) -> str:
+    """The same for both estimators, which estimate the same values."""
+    return f"truth-{cell.data}-{cell.model}-{cell.features}"
+
+
+def find_truth(cell: Cell, size: Size, folder: Path | None, seed: int, out: Path) -> float:
+    """Explain the rows once, with the default method and many evaluations; seconds it took."""
+    began = time.perf_counter()
+    sets, model = prepared(cell.data, cell.model, folder)
+    X = rows_of(cell, sets)[explained_rows(sets, cell.model, size.n_rows)]
+    background = background_of(cell, sets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cs.ControlShapWarning)
+        explainer = cs.Explainer(
+            model, background, features=cell.features, groups=sets.several, max_background=len(background)
+        )
+        found = explainer(X, budget=size.truth_budget, rng=seed + TRUTH_SEED, keep=False)
+    arrays = {"values": found.values, "standard_errors": found.standard_errors}
+    seconds = time.perf_counter() - began
+    how = {"players": list(sets.groups), "method": str(found.method[0]), "status": str(found.status[0])}
+    save(out, truth_name(cell), arrays, describe(size, seed, seconds=round(seconds, 1), **how))
+    return seconds
+
+
+def read_truth(cell: Cell, out: Path) -> tuple[FloatArray, FloatArray]:
+    """Values and standard errors `(rows, players)`."""
+    with np.load(out / f"{truth_name(cell)}.npz") as stored:
+        return stored["values"], stored["standard_errors"]
+
+
+def read_players(cell: Cell, out: Path) -> list[str]:
+    """Names of the players, in the order of the arrays."""
+    names: list[str] = json.loads((out / f"{truth_name(cell)}.json").read_text())["players"]
+    return names
