@@ -1,10 +1,12 @@
 """The reproduction of the paper: its parts by hand, a small cell of each kind end to end."""
 
 import csv
+import io
 import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +14,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 from controlshap import InvalidArgumentError
-from controlshap.reproduce import command, driver, tables
+from controlshap.reproduce import command, download, driver, tables
 from controlshap.reproduce.cells import TABLE_METHODS, Cell, Size, all_cells, budget_of, make_explainer, n_groups
 from controlshap.reproduce.data import data_folder, load, simulate
+from controlshap.reproduce.download import SOURCES, DownloadError, fetch, lay_out
 from controlshap.reproduce.driver import Task, all_tasks, run_tasks
 from controlshap.reproduce.models import fit_network, load_network, make_model
 from controlshap.reproduce.published import explained_rows, published
@@ -112,6 +115,61 @@ def test_derivatives_of_the_network_are_its_differences(source):
     assert_allclose(network.gradient(x), numeric, atol=1e-8)
     second = np.stack([(network.gradient(x + move) - network.gradient(x - move)) / (2 * step) for move in moves])
     assert_allclose(network.hessian(x), second, atol=1e-8)
+
+
+def zipped(name, content):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def as_published(url):
+    """What the archives hold, made from the files here."""
+    import pandas as pd
+
+    if "bank" in url:
+        table = pd.read_csv(FOLDER / "bank.csv.gz", keep_default_na=False)
+        return zipped("bank.zip", zipped("bank-full.csv", table.to_csv(sep=";", index=False)))
+    if "adult" in url:
+        table = pd.read_csv(FOLDER / "census.csv.gz", keep_default_na=False)
+        table.insert(2, "fnlwgt", 1)
+        table.insert(3, "education", "HS-grad")
+        table["Income>50K"] = table["Income>50K"].map({"yes": ">50K", "no": "<=50K"})
+        lines = (", ".join(map(str, row)) for row in table.itertuples(index=False, name=None))
+        return zipped("adult.data", "\n".join(lines) + "\n")
+    if "german" in url:
+        table = pd.read_csv(FOLDER / "credit.csv")
+        return zipped("SouthGermanCredit.asc", table.set_axis(range(21), axis=1).to_csv(sep=" ", index=False))
+    return (FOLDER / "brca.csv").read_bytes()
+
+
+@needs_data
+def test_downloaded_sets_are_those_of_the_folder(tmp_path):
+    asked = []
+    fetch(tmp_path, lambda url: asked.append(url) or as_published(url))
+    for name in SOURCES:
+        found, known = load(name, tmp_path), load(name, FOLDER)
+        assert found.columns == known.columns
+        assert found.groups == known.groups
+        assert (found.encoded == known.encoded).all()
+        assert (found.target == known.target).all()
+        assert (found.train == known.train).all()
+        assert (found.test == known.test).all()
+    fetch(tmp_path, lambda url: pytest.fail("it is there already"))
+    assert len(asked) == 4
+
+
+def test_a_download_that_is_not_what_it_was_is_refused(tmp_path):
+    with pytest.raises(DownloadError, match="cannot be read"):
+        fetch(tmp_path, lambda url: b"<html>moved</html>")
+    two = "a;b\n" + "\n".join(";".join(["1"] * 17) for _ in range(2))
+    short = zipped("bank.zip", zipped("bank-full.csv", two))
+    with pytest.raises(DownloadError, match="2 rows; 45211 were published"):
+        lay_out("bank", SOURCES["bank"], short, tmp_path)
+    with pytest.raises(DownloadError, match="cannot be reached"):
+        fetch(tmp_path / "none", lambda url: download._open("file:///no/such/file"))
+    assert not list(tmp_path.glob("*.json"))
 
 
 # ------------------------------------------------------------------------------------------------------- statistics

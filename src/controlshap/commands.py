@@ -21,6 +21,7 @@ def commands() -> None:
 @commands.command()
 @click.option("--out", type=_FOLDER, default=Path("reproduction"), show_default=True, help="Folder for the results.")
 @click.option("--data", type=_FOLDER, help="Folder of the paper's data sets [CONTROLSHAP_DATA, ../shared/data].")
+@click.option("--download", is_flag=True, help="Fetch the public data sets to OUT/data, and use them.")
 @click.option("--quick", is_flag=True, help="6 rows, 12 runs, 300 coalitions: everything in minutes.")
 @click.option("--jobs", default=2, show_default=True, type=click.IntRange(min=1), help="Processes.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the runs.")

@@ -9,6 +9,7 @@ from typing import Any
 from controlshap._errors import InvalidArgumentError, MissingExtraError
 from controlshap.reproduce.cells import Size
 from controlshap.reproduce.data import data_folder
+from controlshap.reproduce.download import fetch
 from controlshap.reproduce.driver import Outcome, all_tasks, run_tasks
 from controlshap.reproduce.runs import is_done
 from controlshap.reproduce.tables import write_tables
@@ -18,6 +19,7 @@ def reproduce(
     *,
     out: Path,
     data: Path | None = None,
+    download: bool = False,
     quick: bool = False,
     jobs: int = 1,
     seed: int = 0,
@@ -26,7 +28,7 @@ def reproduce(
 ) -> bool:
     """Run, write, and say whether everything that was asked for is there."""
     size = Size.quick() if quick else Size()
-    folder = data_folder(data)
+    folder = fetch(out / "data") if download else data_folder(data)
     tasks = all_tasks(only)
     if not tasks:
         raise InvalidArgumentError(f"`only` must match the name of a task; {only!r} matches none.")
