@@ -22,7 +22,8 @@ from controlshap._errors import ControlShapError, MissingExtraError
 from controlshap._types import IntArray
 
 _UCI = "https://archive.ics.uci.edu/static/public"
-_BANK = ["Age", "Job", "Marital", "Education", "Default", "Balance", "Housing", "Loan", "Contact", "Day", "Month", "Duration", "Campaign", "Prev_Days", "Prev_Contacts", "Prev_Outcome", "Success"]  # fmt: skip
+_BANK = ("Age", "Job", "Marital", "Education", "Default", "Balance", "Housing", "Loan", "Contact", "Day", "Month",
+         "Duration", "Campaign", "Prev_Days", "Prev_Contacts", "Prev_Outcome", "Success")  # fmt: skip
 _CENSUS = ("Age", "Workclass", "fnlwgt", "Education", "Education-Num", "Marital Status", "Occupation", "Relationship",
            "Race", "Sex", "Capital Gain", "Capital Loss", "Hours per week", "Country", "Income>50K")  # fmt: skip
 _CREDIT = (
