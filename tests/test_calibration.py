@@ -88,6 +88,8 @@ CELLS = [
         ("kernel", ("least_squares", "bootstrap")),
         (cs.Kernel(n_draws=4), ("least_squares",)),
         ("per_feature", ("analytic",)),
+        (cs.PerFeature(own_draws=True), ("analytic",)),
+        (cs.PerFeature(own_draws=True, shares_draws=False, closes_sum=False), ("analytic",)),
     )
     for variance in variances
     for control in ("none", "taylor")
@@ -99,6 +101,23 @@ CELLS = [
 def test_values_are_unbiased_and_errors_calibrated(features, estimator, control, variance, budget, global_seed):
     explanation, truth = replicate((features, estimator, control, variance), budget, global_seed)
     check(explanation, truth)
+
+
+@pytest.mark.parametrize("control", ["none", "taylor"])
+@pytest.mark.parametrize("estimator", ["permutation", "kernel", "per_feature", cs.Kernel(n_draws=3)], ids=str)
+def test_rows_drawn_with_replacement_are_calibrated(estimator, control, global_seed):
+    explainer = cs.Explainer(
+        smooth2, DATA.background, features=cs.Marginal(replace=True), estimator=estimator, control=control,
+        groups=DATA.groups,
+    )  # fmt: skip
+    game = marginal_game(smooth2, DATA.x, DATA.background, DATA.columns)
+    found = explainer(np.tile(DATA.x, (N, 1)), budget=500, rng=global_seed)
+    check(found, shapley_by_definition(game, len(DATA.columns)))
+    assert found.background_standard_errors is None
+    if estimator == "permutation" and control == "none":
+        cycles = replicate(("independent", "permutation", "none", "analytic"), 500, global_seed)[0]
+        # 83 units over 40 rows: two passes have no noise of rows, which is most of it here
+        assert found.values.std(axis=0).mean() > 1.5 * cycles.values.std(axis=0).mean()
 
 
 @pytest.mark.parametrize("budget", [80, 110, 200, 300, 500, 1200])

@@ -183,7 +183,7 @@ def test_another_unit_of_the_prediction_scales_values_and_errors(features, estim
 @pytest.mark.parametrize(
     "estimator",
     ["auto", "permutation", cs.Permutation(paired=False, n_draws=3), "per_feature", cs.PerFeature(shares_draws=False),
-     "kernel", cs.Kernel(paired=False, n_draws=4)],
+     cs.PerFeature(own_draws=True, shares_draws=False), "kernel", cs.Kernel(paired=False, n_draws=4)],
     ids=str,
 )  # fmt: skip
 def test_every_row_that_the_model_received_is_counted(features, control, estimator):

@@ -64,8 +64,15 @@ def test_a_smaller_limit_takes_less_memory():
 
 @pytest.mark.parametrize(
     "estimator",
-    [cs.Permutation(), cs.Permutation(n_draws=40), cs.Kernel(), cs.Kernel(paired=False, n_draws=7), cs.PerFeature()],
-    ids=["permutation", "permutation-draws", "kernel", "kernel-draws", "per-feature"],
+    [
+        cs.Permutation(),
+        cs.Permutation(n_draws=40),
+        cs.Kernel(),
+        cs.Kernel(paired=False, n_draws=7),
+        cs.PerFeature(),
+        cs.PerFeature(own_draws=True),
+    ],
+    ids=["permutation", "permutation-draws", "kernel", "kernel-draws", "per-feature", "own-draws"],
 )
 @pytest.mark.parametrize("features", FEATURES)
 def test_the_limit_does_not_change_the_answer(features, estimator):

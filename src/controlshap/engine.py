@@ -98,7 +98,10 @@ def explain_row(
         game.trace = []
     n_base = base_draws(problem, estimator, budget, early=stopping.early)
     base = _base_sample(problem, game, estimator, n_base, stream(entropy, Purpose.BASE, row))
-    sampler = Sampler(game, estimator, base, entropy, row, variance.needs_independent_units, p)
+    # draws of a player's own are of few blocks only, and would not see all rows in a cycle
+    replace = bool(getattr(problem.imputer, "replace", False) or getattr(estimator, "own_draws", False))
+    replace = replace and base.finite and not estimator.settles_draws
+    sampler = Sampler(game, estimator, base, entropy, row, replace or variance.needs_independent_units, p, replace)
     exact = estimator.settles_draws and base.is_exact
     if estimator.settles_draws and base.finite:
         most = sampler.n_blocks
@@ -170,7 +173,7 @@ def explain_row(
     method = " + ".join(type(part).__name__ for part in (estimator, *applied))
     told = describe_controls(applied, len(game.surrogates), analysis.alpha)
     between = None
-    if base.finite and not estimator.needs_spare_draws:
+    if base.finite and not estimator.needs_spare_draws and not replace:
         # by the rows that units used, also where these were drawn at random
         strata = Strata(sampler.visits(sampler.n_units), sampler.n_blocks, settled=estimator.settles_draws)
         of_background = problem.base.values[:, :, 0]

@@ -35,6 +35,7 @@ class Sampler:
     row: int
     independent_units: bool
     n_players: int
+    replace: bool = False
     parts: list[Terms] = field(default_factory=list)
     n_units: int = 0
     traced: list[tuple[Any, FloatArray]] = field(default_factory=list)
@@ -43,7 +44,9 @@ class Sampler:
         rng = stream(self.entropy, Purpose.VISITS, self.row)
         n_rows = len(self.base.rows) if self.base.finite else 1
         circle = rng.permutation(n_rows)
-        self._blocks = circle[block_rows(n_rows, self.estimator.n_draws)]
+        unit_draws = getattr(self.estimator, "unit_draws", None)
+        self._n_draws = self.estimator.n_draws if unit_draws is None else unit_draws(self.n_players)
+        self._blocks = circle[block_rows(n_rows, self._n_draws)]
         self._visit_entropy = int(rng.integers(0, 2**62))
 
     @property
@@ -108,14 +111,15 @@ class Sampler:
         needs_spare = self.estimator.needs_spare_draws
         if self.base.finite:
             spare = self._fresh(1, first, last)[0, inside] if needs_spare else None
-            index = self._blocks[visits[first * CHUNK + inside.start : first * CHUNK + inside.stop]]
+            part = slice(first * CHUNK + inside.start, first * CHUNK + inside.stop)
+            index = self._replaced(part.stop)[part] if self.replace else self._blocks[visits[part]]
             return UnitDraws(self.base.rows[index], self.base.values[index], spare, at_mean)
         rows = self._fresh(2 if needs_spare else 1, first, last)[:, inside]
         return UnitDraws(rows[0], None, rows[1] if needs_spare else None, at_mean)
 
     def _fresh(self, n_sets: int, first: int, last: int) -> FloatArray:
         """Independent draws `(n_sets, units, n_draws, columns)` for the units of some chunks."""
-        n_draws = self.estimator.n_draws
+        n_draws = self._n_draws
         sets = []
         for k in range(first, last):
             rng = stream(self.entropy, Purpose.DRAWS, self.row, k)
@@ -130,8 +134,13 @@ class Sampler:
 
     def draw_index(self) -> IntArray:
         """Background rows `(units, draws)` of all units so far."""
-        index: IntArray = self._blocks[self.visits(self.n_units)]
+        index: IntArray = self._replaced(self.n_units) if self.replace else self._blocks[self.visits(self.n_units)]
         return index
+
+    def _replaced(self, n_units: int) -> IntArray:
+        """Background rows `(units, draws)` drawn with replacement; of fewer units they are the first of these."""
+        rng = np.random.default_rng(self._visit_entropy)
+        return rng.integers(0, len(self.base.rows), (n_units, self._n_draws))
 
     def draw_rows(self, start: int, stop: int) -> FloatArray:
         """The draws `(units, draws, columns)` of some units, again."""

@@ -34,12 +34,16 @@ class PerFeature:
         correlated experiments did, and changes nothing but noise.
     closes_sum : bool
         Spread the gap to f(x) - v(0) over the values; the paper does not.
+    own_draws : bool
+        Draw anew for every player and for a permutation and its reverse, as the paper's experiments did; by default
+        all terms of a unit have the same draws.
     """
 
     paired: bool = True
     n_draws: int = 1
     shares_draws: bool = True
     closes_sum: bool = True
+    own_draws: bool = False
 
     def __post_init__(self) -> None:
         check_draws(self.n_draws)
@@ -63,6 +67,10 @@ class PerFeature:
         """The base value plays no part in the terms."""
         return False
 
+    def unit_draws(self, n_players: int) -> int:
+        """One set of draws, or one for each player and direction."""
+        return self.n_draws * (n_players * (2 if self.paired else 1) if self.own_draws else 1)
+
     def unit_cost(self, n_players: int, *, finite: bool) -> int:  # noqa: ARG002
         """Two evaluations for each player and direction (fewer where an end is met)."""
         return self.n_draws * (4 if self.paired else 2) * n_players
@@ -84,28 +92,33 @@ class PerFeature:
         joined = np.eye(design.shape[-1], dtype=bool)
         other = draws.rows if draws.spare is None else draws.spare
         found = []
-        for members in sets:
-            without = self._values(game, members, draws.rows, draws)
-            found.append(self._values(game, members | joined, other, draws) - without)
+        for direction, members in enumerate(sets):
+            without = self._values(game, members, draws.rows, draws, direction)
+            found.append(self._values(game, members | joined, other, draws, direction) - without)
         contributions = sum(found[1:], found[0]) / len(found)
         base = np.broadcast_to(draws.base, (len(design), 1, *draws.base.shape))
         return MeanTerms(np.concatenate([contributions, base], axis=1))
 
-    def _values(self, game: Evaluator, coalitions: BoolArray, rows: FloatArray, draws: UnitDraws) -> FloatArray:
-        """Values `(u, k, outputs, functions)`; the ends are not evaluated where they are known."""
-        u, k, p = coalitions.shape
-        sizes = coalitions.sum(axis=2)
-        values = np.empty((u, k, *game.at_x.shape))
+    def _values(
+        self, game: Evaluator, coalitions: BoolArray, rows: FloatArray, draws: UnitDraws, direction: int
+    ) -> FloatArray:
+        """Values `(u, players, outputs, functions)`; the ends are not evaluated where they are known."""
+        sizes, p = coalitions.sum(axis=2), coalitions.shape[2]
+        values = np.empty((*sizes.shape, *game.at_x.shape))
         values[sizes == p] = game.at_x
         open_ = sizes < p
         if draws.values is not None:
-            empty_unit = np.nonzero(sizes == 0)[0]
-            values[sizes == 0] = draws.values[empty_unit].mean(axis=1)
+            values[sizes == 0] = self._of_players(draws.values, p, direction)[sizes == 0].mean(axis=1)
             open_ &= sizes > 0
-        unit, place = np.nonzero(open_)
-        found = game.coalition_values(coalitions[unit, place][:, None], rows[unit])
-        values[unit, place] = found[:, 0].mean(axis=1)
+        found = game.coalition_values(coalitions[open_][:, None], self._of_players(rows, p, direction)[open_])
+        values[open_] = found[:, 0].mean(axis=1)
         return values
+
+    def _of_players(self, array: FloatArray, n_players: int, direction: int) -> FloatArray:
+        """What each player uses of the unit's draws `(u, draws, ...)`: `(u, players, n_draws, ...)`."""
+        if not self.own_draws:
+            return np.broadcast_to(array[:, None], (len(array), n_players, *array.shape[1:]))
+        return array.reshape(len(array), n_players, -1, self.n_draws, *array.shape[2:])[:, :, direction]
 
     def gather(self, parts: Sequence[MeanTerms]) -> MeanTerms:
         """Stack."""

@@ -1,8 +1,9 @@
 """The cells of the paper's table, and the methods that each is run with.
 
-- `paper`: Shapley sampling for each feature, 1000 permutations in reversed pairs and one draw for each coalition, with
-  noise of its own for S and for S + j where features are correlated; KernelSHAP with 1000 coalitions in pairs, ten
-  draws each, and the paper's least-squares covariance; Taylor control with its coefficient from the same units.
+- `paper`: Shapley sampling for each feature, 1000 permutations in reversed pairs, each with one draw, and with noise of
+  its own for S and for S + j where features are correlated; KernelSHAP with 1000 coalitions in pairs, ten draws each,
+  and the paper's least-squares covariance; background rows drawn with replacement; Taylor control with its coefficient
+  from the same units.
 - `shared_noise`: the same with one draw for S and S + j.
 - `default`: `Explainer(model, background, features)` as it comes, with as many evaluations as `paper` spends.
 - `bootstrap`, `grouped`: KernelSHAP as in `paper`, with the paper's other two covariances.
@@ -89,11 +90,13 @@ def make_explainer(cell: Cell, method: str, model: Any, sets: PaperData, size: S
     common: dict[str, Any] = {"features": cell.features, "groups": sets.several, "max_background": len(background)}
     if method == "default":
         return cs.Explainer(model, background, **common)
+    if cell.features == "independent":
+        common["features"] = cs.Marginal(replace=True)
     estimator: Any
     variance: Any = "auto"
     if cell.estimator == "shapley_sampling":
         own_noise = cell.features == "correlated" and method == "paper"
-        estimator = cs.PerFeature(shares_draws=not own_noise, closes_sum=False)
+        estimator = cs.PerFeature(shares_draws=not own_noise, own_draws=True, closes_sum=False)
     else:
         estimator = cs.Kernel(n_draws=KERNEL_DRAWS, closes_sum=False)
         groups = n_groups(size.n_coalitions, len(sets.groups))

@@ -42,8 +42,8 @@ def samples_of(size: Size) -> tuple[int, ...]:
 def _explainer(cell: Cell, folder: Path | None, **estimator: Any) -> tuple[cs.Explainer, Any, Any]:
     sets, model = prepared(cell.data, cell.model, folder)
     explainer = cs.Explainer(
-        model, background_of(cell, sets), features=cell.features, groups=sets.several,
-        estimator=cs.PerFeature(closes_sum=False, **estimator), control=make_taylor(cell, model, 0),
+        model, background_of(cell, sets), features=cs.Marginal(replace=True), groups=sets.several,
+        estimator=cs.PerFeature(closes_sum=False, own_draws=True, **estimator), control=make_taylor(cell, model, 0),
         coefficient="units", max_background=len(sets.train),
     )  # fmt: skip
     return explainer, sets, model

@@ -20,7 +20,15 @@ class Marginal:
 
     The features need not be independent for the values to be well defined; the name says that their
     dependence is not used. NaN is passed on to the model as it is.
+
+    Parameters
+    ----------
+    replace : bool
+        Draw background rows with replacement, as the paper does, instead of visiting them in shuffled cycles, which
+        has less noise.
     """
+
+    replace: bool = False
 
     def bind(
         self,
@@ -29,7 +37,7 @@ class Marginal:
         feature_names: tuple[str, ...],  # noqa: ARG002
     ) -> MarginalImputer:
         """Nothing to estimate."""
-        return MarginalImputer(background, players)
+        return MarginalImputer(background, players, self.replace)
 
 
 @final
@@ -39,6 +47,7 @@ class MarginalImputer:
 
     background: FloatArray
     players: Players
+    replace: bool = False
 
     @property
     def finite_draws(self) -> FloatArray:
