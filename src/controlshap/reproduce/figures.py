@@ -125,7 +125,7 @@ def reductions(results: Results, plt: Any, sets: list[tuple[str, str]]) -> Any:
     figure, axes = plt.subplots(len(panels), 1, figsize=(10, 3.6 * len(panels)), layout="constrained", squeeze=False)
     for panel, axis in zip(panels, axes[:, 0], strict=True):
         panel.draw(axis)
-    axes[0, 0].legend(fontsize=8, ncols=2, loc="lower left")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), fontsize=9, ncols=4, loc="outside upper center")
     return figure
 
 
@@ -229,7 +229,7 @@ def covariances(results: Results, plt: Any) -> Any:
     figure, axes = plt.subplots(len(shown), 1, figsize=(10, 3.4 * len(shown)), layout="constrained", squeeze=False)
     for panel, axis in zip(shown, axes[:, 0], strict=True):
         panel.draw(axis)
-    axes[0, 0].legend(fontsize=8)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), fontsize=9, ncols=4, loc="outside upper center")
     return figure
 
 
