@@ -20,6 +20,7 @@ from controlshap.reproduce.studies import SAMPLES_PLAYER
 from controlshap.reproduce.truth import read_players, read_truth, truth_name
 
 TITLES = {"logistic": "logistic regression", "network": "neural network", "forest": "random forest"}
+TITLES_OF_DATA = {name: "BRCA" if name == "brca" else name.capitalize() for name in DATA}
 SETTINGS = [(estimator, features) for features in FEATURES for estimator in ESTIMATORS]
 SETTING_NAMES = {(e, f): f"{'Shapley sampling' if e == 'shapley_sampling' else 'KernelSHAP'}, {f}" for e, f in SETTINGS}
 
@@ -115,7 +116,7 @@ def reductions(results: Results, plt: Any, sets: list[tuple[str, str]]) -> Any:
             cell = Cell(data, model, estimator, features)
             runs, truth = results.runs(cell, "paper"), results.truth(cell)
             if runs is not None and truth is not None:
-                title = f"{data.capitalize()}, {TITLES[model]}: Taylor control against none"
+                title = f"{TITLES_OF_DATA[data]}, {TITLES[model]}: Taylor control against none"
                 panel = panel or Panel(title, read_players(cell, results.raw))
                 panel.add(SETTING_NAMES[estimator, features], runs.uncontrolled, runs.controlled, truth)
         if panel is not None:
@@ -204,7 +205,7 @@ def anticipated(results: Results, plt: Any) -> Any:
                 axis.errorbar(x[1], y[1], xerr=np.abs(x[[0, 2]] - x[1]), yerr=np.abs(y[[0, 2]] - y[1]), fmt="o", ms=4,
                               color=color, elinewidth=0.6, label=features)  # fmt: skip
             axis.plot([0, 1], [0, 1], color="0.6", lw=0.8)
-            axis.set_title(f"{data}, {TITLES[model]}\n{title}", fontsize=9)
+            axis.set_title(f"{TITLES_OF_DATA[data]}, {TITLES[model]}\n{title}", fontsize=9)
             axis.set(xlim=(0, 1.02), ylim=(-0.2, 1.02))
     figure.supxlabel("anticipated reduction of variance")
     figure.supylabel("observed reduction of variance")
@@ -219,7 +220,7 @@ def covariances(results: Results, plt: Any) -> Any:
         cell = Cell(data, "logistic", "kernelshap", "independent")
         least, boot, truth = results.runs(cell, "paper"), results.runs(cell, "bootstrap"), results.truth(cell)
         if least is not None and boot is not None and truth is not None:
-            title = f"{data.capitalize()}, logistic regression, KernelSHAP, independent"
+            title = f"{TITLES_OF_DATA[data]}, logistic regression, KernelSHAP, independent"
             panel = Panel(title, read_players(cell, results.raw))
             panel.add("least squares", least.uncontrolled, least.controlled, truth)
             panel.add("bootstrap", boot.uncontrolled, boot.controlled, truth)
@@ -255,7 +256,7 @@ def grouped(results: Results, plt: Any) -> Any:
 def errors(results: Results, plt: Any) -> Any:
     """Root mean squared error against the true values: no control, the paper's, default."""
     figure, axes = plt.subplots(1, len(MODELS), figsize=(13, 6.5), layout="constrained", sharex=True, sharey=True)
-    names = [f"{data}, {SETTING_NAMES[setting]}" for data in DATA for setting in SETTINGS]
+    names = [f"{TITLES_OF_DATA[data]}, {SETTING_NAMES[setting]}" for data in DATA for setting in SETTINGS]
     drawn = False
     for axis, model in zip(axes, MODELS, strict=True):
         for place, (data, (estimator, features)) in enumerate((d, s) for d in DATA for s in SETTINGS):
@@ -285,12 +286,12 @@ def _boxes(axes: Any, found: dict[str, dict[str, FloatArray]]) -> None:
     colors = {"without control": COLORS["plain"], "Taylor control": COLORS["paper"], "default": COLORS["default"]}
     for place, of_group in enumerate(found.values()):
         for number, (name, values) in enumerate(of_group.items()):
-            at = place + (number - 1) * 0.25
+            at = place + (number - (len(of_group) - 1) / 2) * 0.25
             box = axes.boxplot(values, positions=[at], widths=0.2, patch_artist=True, manage_ticks=False, sym=".")
             box["boxes"][0].set_facecolor(colors[name])
             box["medians"][0].set_color("black")
             if place == 0:
                 axes.plot([], [], "s", color=colors[name], label=name)
-    axes.set_xticks(range(len(found)), list(found))
+    axes.set_xticks(range(len(found)), [TITLES_OF_DATA.get(name, name) for name in found])
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=8)

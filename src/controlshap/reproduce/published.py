@@ -38,7 +38,7 @@ class Published:
 def _read(name: str) -> dict[str, Any]:
     here = Path(__file__).resolve()
     # in an installed wheel beside this file, in a checkout where the experiments are
-    for folder in (here.parent / "published", here.parents[3] / "experiments" / "published"):
+    for folder in (here.parent / "published_results", here.parents[3] / "experiments" / "published"):
         if (folder / name).is_file():
             found: dict[str, Any] = json.loads((folder / name).read_text())
             return found
