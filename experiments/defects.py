@@ -41,6 +41,7 @@ from controlshap.reproduce.published import explained_rows, published
 from controlshap.reproduce.runs import prepared
 from controlshap.reproduce.statistics import summarise
 from controlshap.reproduce.tables import read_lines
+from controlshap.reproduce.truth import read_truth, truth_name
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SEED = 7
@@ -91,14 +92,16 @@ def measure(cell: Cell, size: Size, folder: Path | None) -> dict[str, Any]:
             explainer = cs.Explainer(
                 model, background_of(cell, sets), features=features, groups=sets.several,
                 estimator=PublishedKernel(kernel, base),
-                control=make_taylor(cell, model, run), variance=cs.LeastSquares(paper=True), coefficient="units",
+                control=make_taylor(cell, model, 0, run), variance=cs.LeastSquares(paper=True), coefficient="units",
                 max_background=len(sets.train),
             )  # fmt: skip
             budget = budget_of(cell, explainer, sets, size.n_coalitions)
             runs.append(explainer(X, budget=budget, rng=np.random.SeedSequence([SEED, run]), keep=False))
     plain, controlled = np.stack([e.uncontrolled_values for e in runs]), np.stack([e.values for e in runs])
-    mean = plain.mean(axis=0)
-    found = summarise(plain, controlled, mean, np.zeros_like(mean))
+    # the five most important players as in the table, by the true values where these were computed
+    known = (RESULTS / "raw" / f"{truth_name(cell)}.npz").is_file()
+    order = read_truth(cell, RESULTS / "raw")[0] if known and size == Size() else plain.mean(axis=0)
+    found = summarise(plain, controlled, order, np.zeros_like(order))
     return {
         "data": cell.data, "model": cell.model, "features": cell.features,
         "published": published(cell).variance, "with_defect": found.variance_reduction, "error": found.variance_error,
@@ -119,17 +122,23 @@ def main() -> None:
     cells = [c for c in all_cells() if c.estimator == "kernelshap" and c.model in arguments.models.split(",")]
     header = ("data", "model", "features", "published", "with_defect", "error", "without_defect", "published_rank",
               "with_defect_rank")  # fmt: skip
-    with joblib.parallel_config(backend="loky", inner_max_num_threads=1), (RESULTS / "defects.csv").open("w") as file:
-        writer = csv.DictWriter(file, header, lineterminator="\n")
-        writer.writeheader()
+    file = RESULTS / "defects.csv"
+    stored: dict[tuple[str, ...], dict[str, Any]] = {}
+    if file.is_file():
+        with file.open(newline="") as old:
+            stored = {tuple(row[name] for name in header[:3]): dict(row) for row in csv.DictReader(old)}
+    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
         parallel = joblib.Parallel(n_jobs=arguments.jobs, return_as="generator")
         found = parallel(joblib.delayed(measure)(cell, size, folder) for cell in cells)
         for cell, one in zip(cells, found, strict=True):
-            one["without_defect"] = ours.get((cell, "paper"), float("nan"))
+            one["without_defect"] = ours.get((cell, "paper"), "")
             told = {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in one.items()}
-            writer.writerow(told)
-            file.flush()
+            stored[cell.data, cell.model, cell.features] = told
             print(told, flush=True)
+            with file.open("w", newline="") as out:
+                writer = csv.DictWriter(out, header, lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(stored[key] for key in sorted(stored))
 
 
 if __name__ == "__main__":

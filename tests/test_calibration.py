@@ -120,6 +120,15 @@ def test_rows_drawn_with_replacement_are_calibrated(estimator, control, global_s
         assert found.values.std(axis=0).mean() > 1.5 * cycles.values.std(axis=0).mean()
 
 
+def test_a_background_that_is_used_whole_has_nothing_to_replace(global_seed):
+    settings = {"estimator": cs.Kernel(n_draws=40, reuse=True), "control": "none", "groups": DATA.groups}
+    values = [
+        cs.Explainer(smooth2, DATA.background, features=features, **settings)(DATA.x[None], budget=1300, rng=0).values
+        for features in ("independent", cs.Marginal(replace=True))
+    ]
+    assert (values[0] == values[1]).all()
+
+
 @pytest.mark.parametrize("budget", [80, 110, 200, 300, 500, 1200])
 @pytest.mark.parametrize("control", ["none", "taylor"])
 def test_walks_are_calibrated_at_every_share_of_a_pass(budget, control, global_seed):

@@ -595,3 +595,24 @@ def test_refining_what_is_certified_with_the_same_rule_keeps_it_certified():
     done = (certified.status == "converged") & (refined.status == "converged")
     assert done.any()
     assert refined.ranking(0.95).separated[done, 1].all()
+
+
+@pytest.mark.parametrize("estimator", ["permutation", cs.PerFeature(own_draws=True), cs.Kernel(n_draws=3)], ids=str)
+def test_rows_with_replacement_go_on_and_are_saved(estimator, tmp_path):
+    rng = np.random.default_rng(0)
+    background, X = rng.normal(size=(30, 4)), rng.normal(size=(2, 4))
+
+    def model(rows):
+        return np.tanh(rows[:, 0] * rows[:, 1] + rows[:, 2]) + rows[:, 3]
+
+    settings = {"features": cs.Marginal(replace=True), "estimator": estimator, "control": cs.Taylor(seed=np.int64(3))}
+    explainer = cs.Explainer(model, background, **settings)
+    explainer.save(tmp_path / "explainer")
+    again = cs.Explainer.load(tmp_path / "explainer", model)
+    first = explainer(X, budget=600, rng=1)
+    longer = again.refine(first, budget=1500)
+    assert (again(X, budget=600, rng=1).values == first.values).all()
+    assert (longer.standard_errors < first.standard_errors)[:, :3].all()
+    if not isinstance(estimator, cs.PerFeature):  # which spends less than it may, so that its units are others
+        whole = explainer(X, budget=int(longer.n_evaluations.max()), rng=1)
+        np.testing.assert_allclose(longer.values, whole.values, rtol=0, atol=1e-12)

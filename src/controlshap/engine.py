@@ -100,7 +100,8 @@ def explain_row(
     base = _base_sample(problem, game, estimator, n_base, stream(entropy, Purpose.BASE, row))
     # draws of a player's own are of few blocks only, and would not see all rows in a cycle
     replace = bool(getattr(problem.imputer, "replace", False) or getattr(estimator, "own_draws", False))
-    replace = replace and base.finite and not estimator.settles_draws
+    # whole backgrounds, enumerated or used again with every coalition, have nothing to replace
+    replace = replace and base.finite and not estimator.settles_draws and not getattr(estimator, "reuse", False)
     sampler = Sampler(game, estimator, base, entropy, row, replace or variance.needs_independent_units, p, replace)
     exact = estimator.settles_draws and base.is_exact
     if estimator.settles_draws and base.finite:

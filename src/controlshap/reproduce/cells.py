@@ -25,6 +25,8 @@ METHODS = ("paper", "shared_noise", "default", "bootstrap", "grouped")
 #: Those of the table; the rest are for figures about the covariances.
 TABLE_METHODS = METHODS[:3]
 KERNEL_DRAWS = 10
+#: Seconds of an evaluation, roughly.
+SECONDS = {"logistic": 1e-6, "network": 3e-6, "forest": 1e-5}
 
 
 @dataclass(frozen=True)
@@ -84,12 +86,15 @@ def n_groups(n_coalitions: int, n_players: int) -> int:
     return min(20, max(2, n_coalitions // 2 // (n_players + 4)))
 
 
-def make_explainer(cell: Cell, method: str, model: Any, sets: PaperData, size: Size, run: int) -> cs.Explainer:
+def make_explainer(
+    cell: Cell, method: str, model: Any, sets: PaperData, size: Size, seed: int, run: int
+) -> cs.Explainer:
     """The explainer of a method, for one of the runs."""
     background = background_of(cell, sets)
     common: dict[str, Any] = {"features": cell.features, "groups": sets.several, "max_background": len(background)}
     if method == "default":
-        return cs.Explainer(model, background, **common)
+        # what is fitted is weighed against the time of the model, which must not depend on what else is running
+        return cs.Explainer(model, background, seconds_per_evaluation=SECONDS[cell.model], **common)
     if cell.features == "independent":
         common["features"] = cs.Marginal(replace=True)
     estimator: Any
@@ -103,17 +108,17 @@ def make_explainer(cell: Cell, method: str, model: Any, sets: PaperData, size: S
         others = {"bootstrap": cs.Bootstrap(200), "grouped": cs.Grouped(groups)}
         variance = others.get(method, cs.LeastSquares(paper=True))
     return cs.Explainer(
-        model, background, estimator=estimator, control=make_taylor(cell, model, run), variance=variance,
+        model, background, estimator=estimator, control=make_taylor(cell, model, seed, run), variance=variance,
         coefficient="units", **common,
     )  # fmt: skip
 
 
-def make_taylor(cell: Cell, model: Any, run: int) -> cs.Taylor:
+def make_taylor(cell: Cell, model: Any, seed: int, run: int) -> cs.Taylor:
     """Exact derivatives, or differences by one marginal standard deviation; 1000 permutations for the D matrices.
 
     Every run draws these permutations anew: with the same ones their error would be a bias of the mean over runs.
     """
-    settings: dict[str, Any] = {"n_permutations": 1000, "seed": run}
+    settings: dict[str, Any] = {"n_permutations": 1000, "seed": 1000 * seed + run}
     if cell.model == "network":
         return cs.Taylor(gradient=model.gradient, hessian=model.hessian, **settings)
     if cell.model == "forest":
@@ -131,8 +136,12 @@ def rows_of(cell: Cell, sets: PaperData) -> Any:
     return sets.encoded[sets.test] if cell.model == "forest" else sets.X_test
 
 
-def budget_of(cell: Cell, explainer: cs.Explainer, sets: PaperData, n_coalitions: int) -> int:
-    """Evaluations that buy `n_coalitions` for every player (Shapley sampling) or in all (KernelSHAP)."""
+def budget_of(cell: Cell, explainer: cs.Explainer, sets: PaperData, n_coalitions: int, *, spent: bool = False) -> int:
+    """Evaluations that buy `n_coalitions` for every player (Shapley sampling) or in all (KernelSHAP).
+
+    `spent` is what the paper's method needs of them on average: ends of permutations that are known are not evaluated,
+    and no value of Shapley sampling depends on v(0).
+    """
     p = len(sets.groups)
     units = n_coalitions // 2
     n_derivatives = 0
@@ -141,6 +150,8 @@ def budget_of(cell: Cell, explainer: cs.Explainer, sets: PaperData, n_coalitions
         n_derivatives = differences.cost(background_of(cell, sets), explainer.players, 1, second=second)
     of_units = units * (4 * p if cell.estimator == "shapley_sampling" else 2 * KERNEL_DRAWS)
     budget = fixed = 1 + n_derivatives + of_units
+    if spent and cell.estimator == "shapley_sampling":
+        return fixed - units * (4 if cell.features == "independent" else 2)
     if cell.features == "correlated":
         # v(0) is sampled with a share of the budget
         while budget - max(16, budget // (p + 1)) < fixed:

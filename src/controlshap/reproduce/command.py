@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from controlshap._errors import InvalidArgumentError, MissingExtraError
 from controlshap.reproduce.cells import Size
-from controlshap.reproduce.data import data_folder
+from controlshap.reproduce.data import NAMES, data_folder
 from controlshap.reproduce.download import fetch
 from controlshap.reproduce.driver import Outcome, all_tasks, run_tasks
-from controlshap.reproduce.runs import is_done
+from controlshap.reproduce.figures import check_plots, draw_all
+from controlshap.reproduce.runs import SCHEMA, is_done
 from controlshap.reproduce.tables import write_tables
 
 
@@ -30,9 +33,11 @@ def reproduce(
     size = Size.quick() if quick else Size()
     folder = fetch(out / "data") if download else data_folder(data)
     tasks = all_tasks(only)
+    check_plots()
     if not tasks:
         raise InvalidArgumentError(f"`only` must match the name of a task; {only!r} matches none.")
     raw = out / "raw"
+    _claim(out, size, seed, folder)
     failed: list[Outcome] = []
     if not report:
         missing = [task for task in tasks if not is_done(raw, task.name, size, seed)]
@@ -47,13 +52,29 @@ def reproduce(
 
             failed = run_tasks(missing, size, folder, seed, raw, jobs, told)
     write_tables(raw, out, size, seed)
-    from controlshap.reproduce.figures import draw_all
-
     drawn = draw_all(raw, out / "figures", size, seed)
     _say(f"Tables in {out}, {drawn} figures in {out / 'figures'}.")
     for outcome in failed:
         _say(f"failed: {outcome.task.name}: {outcome.error}")
     return not failed
+
+
+def _claim(out: Path, size: Size, seed: int, folder: Path | None) -> None:
+    """Refuse a folder that holds results of other settings: they would be mixed, or lost."""
+    weights = [name for name in NAMES if folder is not None and (folder / f"nn_weights_{name}.npz").is_file()]
+    settings = {"size": asdict(size), "seed": seed, "published_networks": weights, "schema": SCHEMA}
+    file = out / "settings.json"
+    if file.is_file():
+        found = json.loads(file.read_text())
+        if found != settings:
+            differing = ", ".join(f"{key} {found.get(key)} there, {settings[key]} now" for key in settings
+                                  if found.get(key) != settings[key])  # fmt: skip
+            raise InvalidArgumentError(
+                f"`out`: {out} holds results of other settings ({differing}). Use another folder."
+            )
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(settings, indent=1) + "\n")
 
 
 def _say(line: str) -> None:

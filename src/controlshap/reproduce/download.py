@@ -6,9 +6,9 @@ published networks are in none (a network is then fitted).
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
-import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Callable
@@ -106,10 +106,8 @@ def _open(url: str) -> bytes:
         with urllib.request.urlopen(url, timeout=60) as answer:
             content: bytes = answer.read()
             return content
-    except (urllib.error.URLError, TimeoutError) as error:
-        raise DownloadError(
-            f"{url} cannot be reached: {error}. Pass --data FOLDER with the files, or --only simulated."
-        ) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise DownloadError(f"{url} cannot be reached: {error}. Pass --data FOLDER with the files instead.") from error
 
 
 def _bank(pandas: Any, content: bytes) -> Any:

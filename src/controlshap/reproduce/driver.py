@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controlshap._errors import MissingExtraError
+from controlshap._errors import InvalidArgumentError, MissingExtraError
 from controlshap.execution import one_blas_thread
-from controlshap.reproduce.cells import METHODS, Cell, Size, all_cells
+from controlshap.reproduce.cells import METHODS, SECONDS, Cell, Size, all_cells
 from controlshap.reproduce.runs import is_done, run_and_save
 from controlshap.reproduce.studies import NAMES as STUDIES
 from controlshap.reproduce.studies import run_study
 from controlshap.reproduce.truth import find_truth, truth_name
 
-#: Seconds of an evaluation, roughly, for the estimate of the time left: model by model, and beside the model.
-_SECONDS = {"logistic": 2e-6, "network": 4e-6, "forest": 1.2e-5}
+#: Seconds beside the model's own, roughly, for the estimate of the time left: of an evaluation, and of a fit.
 _CONDITIONING, _FITTING = 1e-5, 0.4
 
 
@@ -45,7 +44,7 @@ class Task:
         n = size.n_rows * size.n_runs
         if self.method == "truth":
             evaluations, n = size.truth_budget, size.n_rows
-        seconds = evaluations * _SECONDS[self.cell.model]
+        seconds = evaluations * (1e-6 + SECONDS[self.cell.model])
         if self.cell.features == "correlated":
             seconds += evaluations * _CONDITIONING if per_feature and self.method != "truth" else 0.0
             seconds += _FITTING if self.method == "default" else 0.0
@@ -73,7 +72,14 @@ def all_tasks(only: str = "") -> list[Task]:
                     task = Task(cell, method)
                     found.setdefault(task.name, task)
     tasks = [*(Task(None, study) for study in STUDIES), *found.values()]
-    return [task for task in tasks if re.search(only, task.name)]
+    try:
+        chosen = [task for task in tasks if re.search(only, task.name)]
+    except re.error as error:
+        raise InvalidArgumentError(f"`only` must be a regular expression; {only!r} is none: {error}.") from error
+    # a line of the table needs the true values and the paper's own estimates beside it
+    cells = [task.cell for task in chosen if task.cell is not None and task.method != "truth"]
+    needed = {Task(cell, method).name for cell in cells for method in ("truth", "paper")}
+    return [task for task in tasks if task in chosen or task.name in needed]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,12 +50,17 @@ class Results:
             return dict(stored)
 
 
+def check_plots() -> None:
+    """Refuse before hours of work, not after."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise MissingExtraError("The figures need matplotlib: pip install controlshap[reproduce]")
+
+
 def draw_all(raw: Path, folder: Path, size: Size, seed: int) -> int:
     """How many figures there are."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise MissingExtraError("The figures need matplotlib: pip install controlshap[reproduce]") from error
+    check_plots()
+    import matplotlib
+
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
@@ -244,7 +250,7 @@ def grouped(results: Results, plt: Any) -> Any:
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     bins = np.linspace(0, 1, 26)
     axes.hist(least.anticipated[:, 0, player], bins, color=COLORS["paper"], alpha=0.8, label="least squares")
-    axes.hist(other.anticipated[:, 0, player], bins, color=COLORS["plain"], alpha=0.7, label="20 groups")
+    axes.hist(other.anticipated[:, 0, player], bins, color=COLORS["plain"], alpha=0.7, label="groups of coalitions")
     axes.set(xlabel="squared correlation of model and Taylor polynomial, as reported", ylabel="runs")
     axes.set_title(
         f"Bank, logistic regression, KernelSHAP: one row, {read_players(cell, results.raw)[player]}", fontsize=10

@@ -21,7 +21,7 @@ _INTRODUCTION = """# Table 1, side by side
 Reduction of variance | of rank changes in percent, against the uncontrolled estimates of the paper's sampling with the
 same number of evaluations: as published; with the paper's settings; with shared noise (only correlated Shapley sampling
 has noise to share, elsewhere it is the paper's); with the library's defaults. ± is the Monte Carlo error. A star marks
-a reduction of variance that differs from the published one by more than {limit} errors of a difference;
+a reduction that differs from the published one by more than {limit} errors of a difference;
 `docs/reproduction.md` gives the reasons."""
 _BIAS = """
 ## Bias and error
@@ -30,10 +30,9 @@ Root mean square z score of the mean over runs against the true values (1 is no 
 error."""
 
 
-def differs(line: Any) -> bool:
-    """Whether the reduction of variance differs from the published one by more than the Monte Carlo error of both."""
-    gap = abs(line.variance_reduction - line.published_variance)
-    return bool(gap > WANTS_A_REASON * 2**0.5 * max(line.variance_error, 0.1))
+def differs(ours: float, known: float, error: float) -> bool:
+    """Whether a reduction differs from the published one by more than the Monte Carlo error of both."""
+    return abs(ours - known) > WANTS_A_REASON * 2**0.5 * max(error, 0.1)
 
 
 def render(lines: Mapping[tuple[Cell, str], Any], size: Size) -> str:
@@ -71,8 +70,12 @@ def _setting(estimator: str, features: str) -> str:
 def _reductions(line: Any) -> str:
     if line is None:
         return "not run"
-    star = " *" if line.method == "paper" and differs(line) else ""
-    return f"{line.variance_reduction:.1f} ± {line.variance_error:.1f} \\| {line.rank_reduction:.1f}{star}"
+    variance, rank = line.variance_reduction, line.rank_reduction
+    stars = ["", ""]
+    if line.method == "paper":
+        stars[0] = "*" if differs(variance, line.published_variance, line.variance_error) else ""
+        stars[1] = "*" if differs(rank, line.published_rank, line.rank_error) else ""
+    return f"{variance:.1f} ± {line.variance_error:.1f}{stars[0]} \\| {rank:.1f} ± {line.rank_error:.1f}{stars[1]}"
 
 
 def _errors(line: Any) -> str:

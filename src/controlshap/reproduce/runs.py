@@ -22,7 +22,7 @@ from controlshap.reproduce.models import make_model
 from controlshap.reproduce.published import explained_rows
 
 #: Changes when results of earlier versions no longer compare.
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ def run_cell(cell: Cell, method: str, size: Size, folder: Path | None, seed: int
     with warnings.catch_warnings():
         # what the paper's settings are warned about (nearly singular one-hot columns, erratic groups) is what is shown
         warnings.simplefilter("ignore", cs.ControlShapWarning)
-        explainer = make_explainer(cell, method, model, sets, size, 0)
-        budget = budget_of(cell, explainer, sets, size.n_coalitions)
+        explainer = make_explainer(cell, method, model, sets, size, seed, 0)
+        budget = budget_of(cell, explainer, sets, size.n_coalitions, spent=method == "default")
         for run in range(size.n_runs):
             if run and cell.is_simulated and method != "default":
-                explainer = make_explainer(cell, method, model, sets, size, run)
+                explainer = make_explainer(cell, method, model, sets, size, seed, run)
             if method == "grouped":
                 parts = [_explained(explainer, x[None], budget, [seed, run, row]) for row, x in enumerate(X)]
                 runs.append([np.concatenate(part) for part in zip(*parts, strict=True)])
@@ -78,7 +78,7 @@ def run_cell(cell: Cell, method: str, size: Size, folder: Path | None, seed: int
     probabilities = model if callable(model) else lambda rows: model.predict_proba(rows)[:, 1]
     *stacked, n_evaluations = (np.stack(part) for part in zip(*runs, strict=True))
     predictions = np.asarray(probabilities(X), dtype=np.float64)
-    return Estimates(*stacked, predictions, n_evaluations[0])  # type: ignore[call-arg]
+    return Estimates(*stacked, predictions, n_evaluations.mean(axis=0))  # type: ignore[call-arg]
 
 
 def _arrays(found: cs.Explanation) -> list[FloatArray]:
@@ -102,6 +102,7 @@ def save(out: Path, name: str, arrays: dict[str, FloatArray], about: dict[str, A
     part = out / f"{name}.{os.getpid()}.part"
     with part.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
+    (out / f"{name}.json").unlink(missing_ok=True)  # of an earlier result
     part.replace(out / f"{name}.npz")
     part.write_text(json.dumps(about, indent=1, sort_keys=True) + "\n")
     part.replace(out / f"{name}.json")

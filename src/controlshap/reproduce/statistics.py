@@ -5,7 +5,8 @@
 - rank changes: `controlshap.metrics.rank_changes`; the reduction in percent for each row, the mean over rows.
 - bias: the mean over runs minus the true value, in its standard errors (that of the truth included); root mean square
   over rows and players, so that no bias gives about 1.
-- mean squared error: against the true values, over runs, rows and players; variance and bias together.
+- mean squared error: variance over runs plus squared bias against the true values, over rows and players; what a
+  sampled truth is off by itself is taken off.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def variance_reduction(plain: FloatArray, other: FloatArray, top: IntArray) -> f
 
 
 def rank_reduction(before: FloatArray, after: FloatArray) -> float:
-    """In percent, of changes `(rows,)`; rows that change in neither have nothing to reduce and are left out."""
+    """In percent, of changes `(rows,)`; rows without changes before have nothing to reduce and are left out."""
     changed = before > 0
     if not changed.any():
         return 0.0
@@ -68,9 +69,11 @@ def bias_z(estimates: FloatArray, truth: FloatArray, truth_errors: FloatArray) -
     return float(np.sqrt(np.mean(z**2)))
 
 
-def mean_squared_error(estimates: FloatArray, truth: FloatArray) -> float:
-    """Over everything."""
-    return float(np.mean((estimates - truth) ** 2))
+def mean_squared_error(estimates: FloatArray, truth: FloatArray, truth_errors: FloatArray) -> float:
+    """Variance, and what the mean over runs is off by beyond its own error and that of the truth."""
+    variance = estimates.var(axis=0, ddof=1)
+    bias = np.mean((estimates.mean(axis=0) - truth) ** 2 - variance / len(estimates) - truth_errors**2)
+    return float(np.mean(variance) + max(bias, 0.0))
 
 
 def summarise(
@@ -99,5 +102,6 @@ def summarise(
     errors = np.std(resampled, axis=0, ddof=1)
     return Summary(
         variance_reduction(plain, other, top), float(errors[0]), rank_reduction(before, after), float(errors[1]),
-        float(before.mean()), float(after.mean()), bias_z(other, truth, truth_errors), mean_squared_error(other, truth),
+        float(before.mean()), float(after.mean()), bias_z(other, truth, truth_errors),
+        mean_squared_error(other, truth, truth_errors),
     )  # fmt: skip

@@ -43,7 +43,7 @@ def _explainer(cell: Cell, folder: Path | None, **estimator: Any) -> tuple[cs.Ex
     sets, model = prepared(cell.data, cell.model, folder)
     explainer = cs.Explainer(
         model, background_of(cell, sets), features=cs.Marginal(replace=True), groups=sets.several,
-        estimator=cs.PerFeature(closes_sum=False, own_draws=True, **estimator), control=make_taylor(cell, model, 0),
+        estimator=cs.PerFeature(closes_sum=False, own_draws=True, **estimator), control=make_taylor(cell, model, 0, 0),
         coefficient="units", max_background=len(sets.train),
     )  # fmt: skip
     return explainer, sets, model

@@ -61,7 +61,7 @@ class Line:
 
 
 def write_tables(raw: Path, out: Path, size: Size, seed: int) -> list[Line]:
-    """All tables: of what is there, and of what an earlier run has left in `details.csv`."""
+    """All tables: of what is there, and of what an earlier run with these settings has left in `details.csv`."""
     out.mkdir(parents=True, exist_ok=True)
     details = out / "details.csv"
     known = {(line.cell, line.method): line for line in read_lines(details) if _same(line, size, seed)}

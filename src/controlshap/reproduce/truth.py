@@ -11,11 +11,11 @@ import numpy as np
 
 import controlshap as cs
 from controlshap._types import FloatArray
-from controlshap.reproduce.cells import Cell, Size, background_of, rows_of
+from controlshap.reproduce.cells import SECONDS, Cell, Size, background_of, rows_of
 from controlshap.reproduce.published import explained_rows
 from controlshap.reproduce.runs import describe, prepared, save
 
-#: Added to the seed of the runs, so that the long run shares nothing with them.
+#: Added to the seed of the runs, so that the long run shares no draws with them.
 TRUTH_SEED = 1_000_003
 
 
@@ -33,8 +33,9 @@ def find_truth(cell: Cell, size: Size, folder: Path | None, seed: int, out: Path
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cs.ControlShapWarning)
         explainer = cs.Explainer(
-            model, background, features=cell.features, groups=sets.several, max_background=len(background)
-        )
+            model, background, features=cell.features, groups=sets.several, max_background=len(background),
+            seconds_per_evaluation=SECONDS[cell.model],
+        )  # fmt: skip
         found = explainer(X, budget=size.truth_budget, rng=seed + TRUTH_SEED, keep=False)
     arrays = {"values": found.values, "standard_errors": found.standard_errors}
     seconds = time.perf_counter() - began

@@ -66,6 +66,7 @@ class Taylor:
             )
         if not isinstance(self.seed, (int, np.integer)) or self.seed < 0:
             raise InvalidArgumentError(f"`seed` must be a whole number that is not negative; got {self.seed!r}.")
+        object.__setattr__(self, "seed", int(self.seed))  # as it is saved and compared
 
     def source(self, model: Any) -> DerivativeSource:
         """Where the derivatives of this model come from."""
@@ -101,7 +102,7 @@ class Taylor:
     def _known_correlated(self, context: Context, imputer: GaussianImputer, gradient: FloatArray) -> KnownValues:
         matrices = context.cache.get("d_matrices")
         if not isinstance(matrices, DMatrices):
-            matrices = context.cache["d_matrices"] = d_matrices(imputer, self.n_permutations, int(self.seed))
+            matrices = context.cache["d_matrices"] = d_matrices(imputer, self.n_permutations, self.seed)
         scale = imputer.moments.scale
         return matrices.known_values(gradient * scale, (context.x - imputer.center) / scale, context.at_x)
 
