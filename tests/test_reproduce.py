@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import struct
 import subprocess
 import sys
 import zipfile
@@ -400,3 +401,28 @@ def test_help_names_the_options():
     command_line = [sys.executable, "-m", "controlshap", "reproduce", "--help"]
     found = subprocess.run(command_line, capture_output=True, text=True, check=True)
     assert all(option in found.stdout for option in ("--quick", "--data", "--out", "--jobs"))
+
+
+def test_a_terminal_sees_the_time_left_and_a_pipe_does_not(tmp_path):
+    fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))
+    arguments = ["reproduce", "--quick", "--only", "simulated-logistic-kernelshap-correlated-paper", "--jobs", "1"]
+    command_line = [sys.executable, "-m", "controlshap", *arguments, "--out"]
+    reader, writer = pty.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))  # a terminal of 120 columns
+    with subprocess.Popen([*command_line, str(tmp_path / "a")], stderr=writer) as running:
+        os.close(writer)
+        shown = b""
+        while True:
+            try:
+                part = os.read(reader, 4096)
+            except OSError:  # the other end is closed
+                break
+            if not part:
+                break
+            shown += part
+        assert running.wait() == 0
+    os.close(reader)
+    assert b"left" in shown
+    assert b"100%" in shown
+    piped = subprocess.run([*command_line, str(tmp_path / "b")], capture_output=True, text=True, check=True)
+    assert piped.stderr == ""
