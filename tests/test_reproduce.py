@@ -32,6 +32,7 @@ from controlshap.reproduce.statistics import (
     top_players,
     variance_reduction,
 )
+from controlshap.reproduce.truth import exact_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = Path(os.environ.get("CONTROLSHAP_DATA", ROOT.parent / "shared" / "data"))
@@ -325,6 +326,8 @@ def test_the_same_seed_gives_the_same_table_and_finished_work_is_skipped(tmp_pat
     with pytest.raises(InvalidArgumentError, match=r"results of other settings \(seed 5 there, 6 now"):
         command.reproduce(out=first, **(settings | {"seed": 6}))
     assert (first / "table1.csv").read_bytes() == table
+    monkeypatch.setattr(command, "data_folder", lambda given: None)
+    assert command.reproduce(out=first, report=True, **settings)  # no data are needed for that
 
 
 def test_lines_of_earlier_runs_are_kept(tmp_path):
@@ -359,6 +362,15 @@ def test_a_result_that_was_being_replaced_does_not_count(tmp_path, monkeypatch):
     with pytest.raises(TypeError):
         save(tmp_path, "one", {"values": np.ones(2)}, about | {"seed": 1})
     assert not is_done(tmp_path, "one", TINY, 0)
+
+
+def test_exact_values_are_not_computed_twice(tmp_path):
+    cell = Cell("simulated", "logistic", "kernelshap", "independent")
+    assert not run_tasks([Task(cell, "truth")], TINY, None, 0, tmp_path, 1)
+    known, run = exact_runs(cell, TINY, 0, tmp_path), run_cell(cell, "default", TINY, None, 0)
+    for name in known.__dataclass_fields__:
+        assert_allclose(getattr(known, name), getattr(run, name), rtol=0, atol=1e-12)
+    assert exact_runs(Cell("simulated", "logistic", "kernelshap", "correlated"), TINY, 0, tmp_path) is None
 
 
 def test_what_a_line_needs_is_run_with_it():

@@ -72,7 +72,7 @@ class Size:
     @classmethod
     def quick(cls) -> Size:
         """Every table and figure in minutes."""
-        return cls(6, 12, 300, 30_000)
+        return cls(6, 12, 300, 10_000)
 
 
 def all_cells() -> list[Cell]:

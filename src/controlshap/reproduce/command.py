@@ -37,7 +37,7 @@ def reproduce(
     if not tasks:
         raise InvalidArgumentError(f"`only` must match the name of a task; {only!r} matches none.")
     raw = out / "raw"
-    _claim(out, size, seed, folder)
+    _claim(out, size, seed, folder, runs=not report)
     failed: list[Outcome] = []
     if not report:
         missing = [task for task in tasks if not is_done(raw, task.name, size, seed)]
@@ -59,13 +59,15 @@ def reproduce(
     return not failed
 
 
-def _claim(out: Path, size: Size, seed: int, folder: Path | None) -> None:
+def _claim(out: Path, size: Size, seed: int, folder: Path | None, *, runs: bool) -> None:
     """Refuse a folder that holds results of other settings: they would be mixed, or lost."""
     weights = [name for name in NAMES if folder is not None and (folder / f"nn_weights_{name}.npz").is_file()]
     settings = {"size": asdict(size), "seed": seed, "published_networks": weights, "schema": SCHEMA}
     file = out / "settings.json"
     if file.is_file():
         found = json.loads(file.read_text())
+        if not runs:
+            settings["published_networks"] = found.get("published_networks")  # which a report does not need
         if found != settings:
             differing = ", ".join(f"{key} {found.get(key)} there, {settings[key]} now" for key in settings
                                   if found.get(key) != settings[key])  # fmt: skip

@@ -14,7 +14,7 @@ from controlshap.reproduce.cells import METHODS, SECONDS, Cell, Size, all_cells
 from controlshap.reproduce.runs import is_done, run_and_save
 from controlshap.reproduce.studies import NAMES as STUDIES
 from controlshap.reproduce.studies import run_study
-from controlshap.reproduce.truth import find_truth, truth_name
+from controlshap.reproduce.truth import exact_runs, find_truth, truth_name
 
 #: Seconds beside the model's own, roughly, for the estimate of the time left: of an evaluation, and of a fit.
 _CONDITIONING, _FITTING = 1e-5, 0.4
@@ -58,7 +58,8 @@ class Task:
             return run_study(self.method, size, folder, seed, out)
         if self.method == "truth":
             return find_truth(self.cell, size, folder, seed, out)
-        return run_and_save(self.cell, self.method, size, folder, seed, out)
+        known = exact_runs(self.cell, size, seed, out) if self.method == "default" else None
+        return run_and_save(self.cell, self.method, size, folder, seed, out, known)
 
 
 def all_tasks(only: str = "") -> list[Task]:
