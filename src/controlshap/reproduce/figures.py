@@ -247,11 +247,13 @@ def grouped(results: Results, plt: Any) -> Any:
     if least is None or other is None or truth is None:
         return None
     player = int(np.argmax(np.abs(truth[0])))
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    bins = np.linspace(0, 1, 26)
-    axes.hist(least.anticipated[:, 0, player], bins, color=COLORS["paper"], alpha=0.8, label="least squares")
-    axes.hist(other.anticipated[:, 0, player], bins, color=COLORS["plain"], alpha=0.7, label="groups of coalitions")
-    axes.set(xlabel="squared correlation of model and Taylor polynomial, as reported", ylabel="runs")
+    figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
+    for values, name, color in ((least, "least squares", "paper"), (other, "groups of coalitions", "plain")):
+        found = values.anticipated[:, 0, player]  # NaN where a group did not determine the values
+        axes.plot(np.arange(1, len(found) + 1), found, "o-", ms=4, lw=0.6, color=COLORS[color], label=name)
+    axes.set(
+        xlabel="run", ylabel="squared correlation of model\nand Taylor polynomial, as reported", ylim=(-0.02, 1.02)
+    )
     axes.set_title(
         f"Bank, logistic regression, KernelSHAP: one row, {read_players(cell, results.raw)[player]}", fontsize=10
     )
