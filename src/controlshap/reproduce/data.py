@@ -110,7 +110,7 @@ def load(name: str, folder: Path | None) -> PaperData:
             "set CONTROLSHAP_DATA, or pass --download where the internet is reachable."
         )
     schema = json.loads((folder / f"{name}.json").read_text())
-    pandas = _pandas()
+    pandas = need_pandas()
     # "?" and "unknown" are levels of their own in these sets, so nothing is read as missing.
     table = pandas.read_csv(next(folder.glob(f"{name}.csv*")), keep_default_na=False)
     columns, groups = _layout(schema)
@@ -171,7 +171,7 @@ def _encode(table: Any, column: str, player: str) -> FloatArray:
     if column != player:
         found: FloatArray = (values.astype(str) == column[len(player) + 1 :]).to_numpy(dtype=float)
         return found
-    if not _pandas().api.types.is_numeric_dtype(values):
+    if not need_pandas().api.types.is_numeric_dtype(values):
         values = values.map({"yes": 1.0, "no": 0.0})
     numbers: FloatArray = values.to_numpy(dtype=float)
     return numbers
@@ -181,13 +181,14 @@ def _target(table: Any, schema: dict[str, Any], positive: int | None) -> IntArra
     values = table[schema["target"]]
     if positive is not None:
         values = values == positive
-    elif not _pandas().api.types.is_numeric_dtype(values):
+    elif not need_pandas().api.types.is_numeric_dtype(values):
         values = values.map(schema["target_encoding"])
     codes: IntArray = values.to_numpy(dtype=np.int64)
     return codes
 
 
-def _pandas() -> Any:
+def need_pandas() -> Any:
+    """The module, or an error that says how to get it."""
     try:
         import pandas
     except ImportError as error:

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._errors import ControlShapError, MissingExtraError
+from controlshap._errors import ControlShapError
 from controlshap._types import IntArray
+from controlshap.reproduce.data import need_pandas
 
 _UCI = "https://archive.ics.uci.edu/static/public"
 _BANK = ("Age", "Job", "Marital", "Education", "Default", "Balance", "Housing", "Loan", "Contact", "Day", "Month",
@@ -71,7 +72,7 @@ def fetch(folder: Path, opened: Callable[[str], bytes] | None = None) -> Path:
 
 def lay_out(name: str, source: Source, content: bytes, folder: Path) -> None:
     """Table, description and split of one set."""
-    pandas = _pandas()
+    pandas = need_pandas()
     try:
         for member in source.members:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -153,14 +154,6 @@ def _chosen(n_train: int) -> Callable[[int], tuple[IntArray, IntArray]]:
         return train, np.setdiff1d(np.arange(n_rows), train)
 
     return split
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise MissingExtraError("Reading the paper's data needs pandas: pip install controlshap[reproduce]") from error
-    return pandas
 
 
 _REGRESSION = "https://raw.githubusercontent.com/iancovert/shapley-regression/a018692eb2f2c71a6a39eb053e73a19e71f5bed6"
