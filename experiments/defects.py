@@ -7,7 +7,7 @@
 - A coalition and its complement are two rows of the least squares, each against v(0), instead of one row of their
   difference, where v(0) cancels.
 - With correlated features v(0) was the mean prediction of the data, not that of the Gaussian that absent features
-  follow: on census 0.24 instead of 0.29.
+  follow.
 
 Writes `experiments/results/defects.csv`: reductions as published, with these defects, and (from `details.csv`) without.
 """

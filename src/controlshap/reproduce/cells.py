@@ -43,11 +43,6 @@ class Cell:
         """Unique; also the start of file names."""
         return f"{self.data}-{self.model}-{self.estimator}-{self.features}"
 
-    @property
-    def is_simulated(self) -> bool:
-        """Whether known values of the Taylor control are simulated, once for each run."""
-        return self.features == "correlated"
-
     def same_as_paper(self, method: str) -> bool:
         """Whether a method is the paper's here: only correlated Shapley sampling has noise to share."""
         shares = self.estimator == "shapley_sampling" and self.features == "correlated"

@@ -64,7 +64,7 @@ def run_cell(cell: Cell, method: str, size: Size, folder: Path | None, seed: int
         explainer = make_explainer(cell, method, model, sets, size, seed, 0)
         budget = budget_of(cell, explainer, sets, size.n_coalitions, spent=method == "default")
         for run in range(size.n_runs):
-            if run and cell.is_simulated and method != "default":
+            if run and cell.features == "correlated" and method != "default":  # D matrices of its own
                 explainer = make_explainer(cell, method, model, sets, size, seed, run)
             if method == "grouped":
                 parts = [_explained(explainer, x[None], budget, [seed, run, row]) for row, x in enumerate(X)]
