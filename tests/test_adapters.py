@@ -205,15 +205,15 @@ def test_columns_of_x_must_be_those_of_the_background():
     ("frame", "message"),
     [
         (
-            pd.DataFrame({"age": [1.0, 2.0], "job": ["a", "b"]}),
-            r"`background`: the columns \['job'\] are not numeric.*Enc",
+            pd.DataFrame({"age": [1.0, 2.0], "since": pd.to_datetime(["2020-01-01", "2021-01-01"])}),
+            r"`background`: the columns \[.since \(.*\).\] hold neither numbers nor categories.*days since",
         ),
         (
             pd.DataFrame(BACKGROUND, columns=["a", "a", "b"]),
             r"`background`: column names must be unique.*\['a'\].*Rename",
         ),
     ],
-    ids=["text", "names twice"],
+    ids=["dates", "names twice"],
 )
 def test_a_frame_that_cannot_be_rows_of_numbers_is_refused(frame, message):
     with pytest.raises(cs.InvalidArgumentError, match=message):

@@ -41,7 +41,10 @@ MAKING = {
     "background without rows": ({"background": np.ones((0, 3))}, r"`background` is empty.*\(0, 3\).*at least one row"),
     "background without columns": ({"background": np.ones((3, 0))}, r"`background` has no columns.*\(3, 0\)"),
     "background missing": ({"background": None}, r"`background` is None; pass rows"),
-    "background of text": ({"background": [["a", "b"]]}, r"`background` must hold numbers.*Encode"),
+    "background of lists": (
+        {"background": np.array([[[1], "a"], [[2, 3], "b"]], dtype=object)},
+        r"`background`: the column 'x0' holds lists, which are neither numbers nor categories.*Turn it into",
+    ),
     "background infinite": ({"background": INFINITE}, r"`background`.*infinite.*row 0, column 2.*Replace or drop"),
     "background with holes, correlated": (
         {"background": HOLED, "features": "correlated"},

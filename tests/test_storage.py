@@ -72,7 +72,7 @@ def test_files_are_json_and_arrays_and_no_pickle(tmp_path, explanation):
     folder = explanation.save(tmp_path)
     assert sorted(path.name for path in folder.iterdir()) == ["explanation.json", "explanation.npz"]
     header = json.loads((folder / "explanation.json").read_text())
-    assert (header["kind"], header["schema"]) == ("explanation", 2)
+    assert (header["kind"], header["schema"]) == ("explanation", 3)
     with np.load(folder / "explanation.npz", allow_pickle=False) as arrays:
         assert all(arrays[name].dtype != object for name in arrays.files)
 
@@ -101,10 +101,10 @@ def spoil_arrays(folder, byte=None, keep=None):
 DAMAGE = {
     "another schema": (
         lambda f: edit_header(f, lambda h: h.update(schema=1)),
-        r"schema 1; this version reads 2.*Load it",
+        r"schema 1; this version reads 3.*Load it",
     ),
-    "no schema": (lambda f: edit_header(f, lambda h: h.pop("schema")), r"schema None; this version reads 2"),
-    "another kind of header": (lambda f: next(f.glob("*.json")).write_text("[]"), r"schema None; this version reads 2"),
+    "no schema": (lambda f: edit_header(f, lambda h: h.pop("schema")), r"schema None; this version reads 3"),
+    "another kind of header": (lambda f: next(f.glob("*.json")).write_text("[]"), r"schema None; this version reads 3"),
     "half a header": (lambda f: next(f.glob("*.json")).write_text('{"kind": '), r"is damaged"),
     "half of the arrays": (lambda f: spoil_arrays(f, keep=500), r"is damaged"),
     "a flipped byte": (lambda f: spoil_arrays(f, byte=200), r"is damaged"),
@@ -237,8 +237,6 @@ def test_shap_takes_the_values_over(explanation):
         assert list(theirs.feature_names) == list(ours.feature_names)
         np.testing.assert_array_equal(theirs[1].values, ours.values[1])
     np.testing.assert_array_equal(single.to_shap().data, X)
-    # A group shows the name of its largest column.
-    assert explanation.to_shap().data[0][1] == ("x1" if X[0, 1] >= X[0, 3] else "x3")
 
 
 def test_intervals_have_students_quantiles_and_no_width_where_exact(explanation):
@@ -271,3 +269,41 @@ def test_a_file_that_lacks_kept_evaluations_is_damaged(tmp_path, explanation):
     np.savez_compressed(tmp_path / "explanation.npz", **arrays)
     with pytest.raises(cs.InvalidArgumentError, match="damaged"):
         cs.load(tmp_path)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "arrow", "feather"])
+def test_a_table_holds_what_the_frame_holds(explanation, tmp_path, ending):
+    path = explanation.save(tmp_path / f"values.{ending}")
+    readers = {"csv": pd.read_csv, "parquet": pd.read_parquet, "arrow": pd.read_feather, "feather": pd.read_feather}
+    table, frame = readers[ending](path), explanation.to_frame()
+    assert list(table.columns) == list(frame.columns)
+    np.testing.assert_allclose(table["value"], frame["value"], rtol=1e-15)
+    assert table["feature"].tolist() == frame["feature"].tolist()
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_folder_for_an_experiment_tracker(explanation, tmp_path):
+    folder = explanation.export(tmp_path / "run")
+    names = {"explanation.json", "explanation.npz", "values.parquet", "metrics.json", "params.json"}
+    assert {p.name for p in folder.iterdir()} == names
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert all(isinstance(value, float) and np.isfinite(value) for value in metrics.values())
+    assert metrics["rows"] == len(explanation)
+    params = json.loads((folder / "params.json").read_text())
+    assert all(isinstance(value, str) for value in params.values())
+    assert int(params["rng"]) == explanation.entropy
+    np.testing.assert_array_equal(cs.load(folder).values, explanation.values)
+
+
+def test_the_history_of_a_run_comes_along(tmp_path):
+    explainer = cs.Explainer(one_output, BACKGROUND, estimator="permutation", control="none")
+    found = explainer(X, budget=2000, rng=0, history=True)
+    plain = explainer(X, budget=2000, rng=0)
+    assert plain.history is None
+    np.testing.assert_allclose(found.values, plain.values, rtol=1e-12)
+    for row, history in enumerate(cs.load(found.save(tmp_path)).history):
+        assert len(history) > 3
+        assert (np.diff(history.n_evaluations) > 0).all()
+        assert history.n_evaluations[-1] == found.n_evaluations[row]
+        np.testing.assert_array_equal(history.values[-1], found.values[row])
+        np.testing.assert_allclose(history.standard_errors[-1], found.standard_errors[row], rtol=1e-12)

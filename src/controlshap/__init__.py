@@ -21,6 +21,8 @@ from controlshap.estimators import Kernel, PerFeature, Permutation
 from controlshap.explain import explain
 from controlshap.explainer import Explainer
 from controlshap.explanation import Explanation
+from controlshap.history import History
+from controlshap.pipelines import EncodedSpace, encoded_space, one_hot_groups
 from controlshap.ranking import Ranking
 from controlshap.storage import load
 from controlshap.summary import Summary
@@ -35,12 +37,14 @@ __all__ = [
     "CoalitionProcess",
     "ControlShapError",
     "ControlShapWarning",
+    "EncodedSpace",
     "ErraticVarianceWarning",
     "Explainer",
     "Explanation",
     "FiniteDifferences",
     "GaussianConditional",
     "Grouped",
+    "History",
     "InvalidArgumentError",
     "Kernel",
     "LeastSquares",
@@ -62,7 +66,9 @@ __all__ = [
     "Trees",
     "WeakControlWarning",
     "__version__",
+    "encoded_space",
     "explain",
     "load",
     "metrics",
+    "one_hot_groups",
 ]

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._types import FloatArray
+from controlshap._types import AnyArray, FloatArray
 from controlshap.engine import RowResult
 from controlshap.explanation import Explanation
+from controlshap.history import History
 from controlshap.players import Players
 
 #: Bytes of evaluations that are kept unless asked otherwise.
@@ -28,7 +29,7 @@ class Names:
 
 def collect(
     results: list[RowResult],
-    rows: FloatArray,
+    data: AnyArray,
     names: Names,
     base_error: FloatArray,
     *,
@@ -58,7 +59,7 @@ def collect(
         status=np.array([r.status for r in results]),
         method=np.array([r.method for r in results]),
         controls=np.array([r.controls for r in results]),
-        data=rows,
+        data=data,
         feature_names=names.players.names,
         column_names=names.columns,
         output_names=names.outputs,
@@ -71,6 +72,19 @@ def collect(
         evaluations=_kept(results),
         stages=tuple(r.stages for r in results),
     )
+
+
+def recorded(results: list[RowResult]) -> list[History]:
+    """Estimates of each row after each of its stages; a row of a known form has one, without sampling."""
+    found = []
+    for result in results:
+        final = result.analysis.controlled
+        stages = result.history or ((result.n_evaluations, final.values[:-1], np.sqrt(final.variances[:-1])),)
+        counts, values, errors = (list(part) for part in zip(*stages, strict=True))
+        single = values[0].shape[1] == 1
+        arrays = [np.stack(part)[..., 0] if single else np.stack(part) for part in (values, errors)]
+        found.append(History(np.array(counts, dtype=np.int64), *arrays))
+    return found
 
 
 def gather(results: Iterable[RowResult], keep: bool | None) -> list[RowResult]:
@@ -106,7 +120,7 @@ def merge(
     found: dict[str, Any] = {"settings": settings}
     for field in fields(Explanation):
         old, new = getattr(before, field.name), getattr(after, field.name)
-        if field.name in found or field.name in ("data", "entropy"):
+        if field.name in found or field.name in ("data", "entropy", "history"):
             continue
         if field.name in ("evaluations", "stages"):
             places = dict(zip(numbers, new, strict=True))

@@ -63,6 +63,7 @@ class RowResult:
     background_variances: FloatArray | None
     evaluations: FloatArray | None
     stages: tuple[int, ...]
+    history: tuple[tuple[int, FloatArray, FloatArray], ...] = ()
 
 
 def explain_row(
@@ -123,6 +124,7 @@ def explain_row(
     n_units = stopping.first_stage(max(estimator.fewest_units(p), sampler.n_units), most)
     n_looks = stopping.n_looks(n_units, most)
     share, stages, looks_left = stopping.share / n_looks, [*tape.stages], n_looks
+    history: list[tuple[int, FloatArray, FloatArray]] = []
     while True:
         if n_units > sampler.n_units:
             sampler.extend(n_units)
@@ -142,6 +144,7 @@ def explain_row(
         complete = base.finite and sample.strata.share >= 1.0
         covariance = estimate.covariances[:, :-1, :-1]
         snapshot = Snapshot(estimate.values[:-1], covariance, estimate.dof[:-1], complete)
+        history.append((game.n_evaluations, snapshot.values, snapshot.errors))
         ratio = stopping.error_ratio(snapshot, share)
         # no more than the budget: an infinite ratio has no end to foresee
         still_needed = min(game.n_evaluations * (min(ratio, 1e6) ** 2 - 1.0), float(stopping.budget))
@@ -182,7 +185,7 @@ def explain_row(
     kept = None if status == "exact" else tape.all_outputs()
     return RowResult(
         analysis, game.n_evaluations, sampler.n_units, status, method, told, share, complete, between, kept,
-        tuple(stages),
+        tuple(stages), tuple(history),
     )  # fmt: skip
 
 

@@ -14,14 +14,15 @@ import numpy as np
 from controlshap import assemble
 from controlshap._errors import ControlShapWarning, InvalidArgumentError, NoClosedFormError
 from controlshap._random import EXPLAINER_ENTROPY, Purpose, RngLike, resolve_entropy, stream
-from controlshap._types import FloatArray
+from controlshap._types import AnyArray, FloatArray
 from controlshap._version import __version__
 from controlshap.adapters import as_model
 from controlshap.arguments import at_least, check_seconds, check_stopping, refuse_missing
-from controlshap.collecting import Names, collect, gather, merge
+from controlshap.collecting import Names, collect, gather, merge, recorded
+from controlshap.encoding import Encoding, make_encoding, refuse_many_levels, refuse_unseen
 from controlshap.engine import RowResult, explain_row, refuse_budget
 from controlshap.estimators import Enumeration
-from controlshap.exact_forms import agrees, evaluations_to_recognise, recognise
+from controlshap.exact_forms import ExactForm, agrees, evaluations_to_recognise, recognise
 from controlshap.execution import check_jobs, ordered_map
 from controlshap.explanation import Explanation
 from controlshap.fits.boosting import boosting_available
@@ -108,10 +109,10 @@ class Explainer:
         # Once: writing out the arrays of a value function takes longer than many an explanation.
         self._told = {n: v if isinstance(v, (str, int)) else repr(v) for n, v in self._settings.items()}
         table = read_table(background, "background")
-        self._table = table
-        names = table.names or tuple(f"x{i}" for i in range(table.rows.shape[1]))
+        names = table.names or tuple(f"x{i}" for i in range(table.n_columns))
         self.column_names: tuple[str, ...] = names
-        self.players: Players = resolve_players(groups, names)
+        self._is_frame = table.names is not None
+        self._raw_players = resolve_players(groups, names)
         value_function = assemble.resolve_value_function(features)
         self._estimator = assemble.resolve_estimator(estimator)
         self._controls = assemble.resolve_controls(control)
@@ -122,16 +123,22 @@ class Explainer:
         self._memory_limit = at_least("memory_limit", memory_limit, 2**20, "bytes; the default is 256 MB")
         self._max_background = at_least("max_background", max_background, 2, "rows")
         self._check_variance()
-        if not isinstance(value_function, Marginal):
-            refuse_missing(table.rows, "background", names)
-        self._n_background = len(table.rows)
-        self._imputer = value_function.bind(table.rows, self.players, names)
-        if self._imputer.finite_draws is not None and len(table.rows) > self._max_background:
-            table = self._table = self._sampled(table)
-            self._imputer = value_function.bind(table.rows, self.players, names)
-        self._model = _with_inputs(as_model(model), table)
-        self._problem: Problem | None = None
+        self._form: tuple[ExactForm | None] | None = None
         self._n_probes = 0
+        adapted = as_model(model)
+        self._encoding = make_encoding(table, names, flag_missing=self._flags_missing(value_function, adapted, table))
+        self.players: Players = self._encoding.expand(self._raw_players)
+        self._background = self._encoding.encode(table, "background")
+        if not isinstance(value_function, Marginal):
+            refuse_missing(self._background, "background", self._encoding.labels)
+            refuse_many_levels(self._encoding)
+        self._n_background = len(self._background)
+        self._imputer = value_function.bind(self._background, self.players, self._encoding.labels)
+        if self._imputer.finite_draws is not None and self._n_background > self._max_background:
+            self._background = self._sampled(self._background)
+            self._imputer = value_function.bind(self._background, self.players, self._encoding.labels)
+        self._model = _with_inputs(adapted, self._encoding)
+        self._problem: Problem | None = None
         self._seconds = check_seconds(seconds_per_evaluation)
         if isinstance(control, str) and control == "thorough":
             self._seconds = np.inf  # next to such a model, fitting takes no time
@@ -184,8 +191,8 @@ class Explainer:
             raise InvalidArgumentError(f"`learner` must be Trees() or another fitted surrogate; got {learner!r}.")
         if not isinstance(self._imputer, (MarginalImputer, GaussianImputer)):
             raise NoClosedFormError("`fit_surrogate` needs features='independent' or 'correlated'.")
-        for name, array in (("X", rows), ("background", self._table.rows)):
-            refuse_missing(array, name, self.column_names)
+        for name, array in (("X", rows), ("background", self._background)):
+            refuse_missing(array, name, self._encoding.labels)
         mixed = hybrid_rows(rows, self._imputer, budget, stream(resolve_entropy(rng), Purpose.SURROGATE))
         parts: list[FloatArray] = []
         step = max(1, self._memory_limit // (8 * 6 * mixed.shape[1]))
@@ -210,6 +217,7 @@ class Explainer:
         rng: RngLike = None,
         n_jobs: int = 1,
         keep: bool | None = None,
+        history: bool = False,
     ) -> Explanation:
         """Explain rows. Each stops on its own, when all it was told to reach is reached, or at a limit.
 
@@ -235,19 +243,44 @@ class Explainer:
             Processes to spread the rows over.
         keep : bool, optional
             Whether to keep what the model said, so that `refine` can go on; by default up to 64 MB of it.
+        history : bool
+            Whether to go in stages and keep the estimates after each, for `explanation.plot.convergence()`. Fitted
+            controls are fitted after each stage, which takes time but no evaluations.
         """
         entropy = resolve_entropy(rng)
-        rows = self._check_rows(X)
         if keep not in (True, False, None):
             raise InvalidArgumentError(f"`keep` must be True, False or None; got {keep!r}.")
+        if history not in (True, False):
+            raise InvalidArgumentError(f"`history` must be True or False; got {history!r}.")
         p = self.players.n_players
         stopping = check_stopping(p, budget, tolerance, absolute_tolerance, stop, level, time_limit)
-        n_jobs = check_jobs(n_jobs)
+        stopping = replace(stopping, staged=bool(history))
+        settings = self._describe(stopping, stop, level)
+        return self._explain_rows(X, 0, stopping, entropy, settings, n_jobs=check_jobs(n_jobs), keep=keep)
+
+    def _explain_rows(
+        self,
+        X: Any,
+        first: int,
+        stopping: Stopping,
+        entropy: int,
+        settings: dict[str, Any],
+        *,
+        n_jobs: int = 1,
+        keep: bool | None = None,
+    ) -> Explanation:
+        """Explain rows whose numbers, and so their random streams, start at `first`."""
+        rows = self._check_rows(X)
         problem = self._assemble(stopping.budget)
         task = partial(_explain_numbered, problem, entropy, stopping, keep is not False)
-        numbered = list(enumerate(rows))
+        numbered = list(enumerate(rows, start=first))
         results = gather(_first_here(task, numbered, n_jobs), keep)
-        return self._collect(results, rows, entropy, self._describe(stopping, stop, level), problem)
+        settings = settings | {
+            "n_background_evaluations": self.n_background_evaluations,
+            "n_surrogate_evaluations": self.n_surrogate_evaluations,
+        }
+        explanation = self._collect(results, self._encoding.data(rows), entropy, settings, problem)
+        return replace(explanation, history=tuple(recorded(results)) if stopping.staged else None)
 
     def refine(
         self,
@@ -291,21 +324,41 @@ class Explainer:
         refined = dict(zip([number for number, *_ in continuations], found, strict=True))
         return merge(explanation, refined, partial(self._collect, problem=problem), settings)
 
-    def _sampled(self, table: Table) -> Table:
+    def _flags_missing(self, value_function: Any, model: Model, table: Table) -> bool:
+        """Whether gaps are told to surrogates by a flag: not where the model's own form understands NaN."""
+        gaps = any(
+            array.dtype.kind == "f" and np.isnan(array).any() for array in map(table.column, range(table.n_columns))
+        )
+        if not gaps or not isinstance(value_function, Marginal):
+            return False
+        return self._form_of(model, value_function, len(table.column(0))) is None
+
+    def _form_of(self, model: Model, value_function: Any, n_rows: int) -> ExactForm | None:
+        """What the model is recognised as, where that is asked for; looked for once, since it may ask the model."""
+        if not isinstance(value_function, (Marginal, MarginalImputer)):
+            return None
+        if self._estimator is not None or self._controls is not None:
+            return None
+        if self._form is None:
+            self._form = (recognise(model.source, n_rows),)
+            self._n_probes = evaluations_to_recognise(model.source)
+        return self._form[0]
+
+    def _sampled(self, rows: FloatArray) -> FloatArray:
         """A fixed random part of a background that is too large."""
         rng = stream(EXPLAINER_ENTROPY, Purpose.BACKGROUND)
-        chosen = np.sort(rng.permutation(len(table.rows))[: self._max_background])
+        chosen = np.sort(rng.permutation(len(rows))[: self._max_background])
         warnings.warn(
-            f"`background` has {len(table.rows)} rows; {self._max_background} of them (a fixed random sample) are used "
+            f"`background` has {len(rows)} rows; {self._max_background} of them (a fixed random sample) are used "
             "as the background, and base values carry that error. Set `max_background` to change it.",
             ControlShapWarning,
             stacklevel=3,
         )
-        return replace(table, rows=table.rows[chosen])
+        return rows[chosen]
 
     def _base_error(self, problem: Problem) -> FloatArray:
         """Error of the base value `(outputs,)` because the background was sampled."""
-        n = len(self._table.rows)
+        n = len(self._background)
         if not problem.base.finite or n == self._n_background:
             return np.zeros(problem.base.n_outputs)
         spread: FloatArray = problem.base.values[:, :, 0].std(axis=0, ddof=1)
@@ -313,25 +366,37 @@ class Explainer:
         return error
 
     def _check_rows(self, X: Any) -> FloatArray:
-        if hasattr(X, "to_frame") and hasattr(X, "index") and self._table.names is not None:
+        """Rows to explain as doubles."""
+        if hasattr(X, "to_frame") and hasattr(X, "index") and self._is_frame:
             X = X.to_frame().T  # one row of a frame: its index names the columns
         table = read_table(X, "X", one_row=True)
         n_columns = len(self.column_names)
-        if table.rows.shape[1] != n_columns:
+        if table.n_columns != n_columns:
             raise InvalidArgumentError(
-                f"`X` has {table.rows.shape[1]} columns but `background` has {n_columns}; both need one value per "
+                f"`X` has {table.n_columns} columns but `background` has {n_columns}; both need one value per "
                 "model input."
             )
-        if table.names is not None and self._table.names is not None and table.names != self._table.names:
-            if sorted(table.names) != sorted(self._table.names):
-                odd = sorted(set(table.names) ^ set(self._table.names))
+        if table.names is not None and self._is_frame and table.names != self.column_names:
+            if sorted(table.names) != sorted(self.column_names):
+                odd = sorted(set(table.names) ^ set(self.column_names))
                 raise InvalidArgumentError(f"`X` and `background` must have the same columns; these differ: {odd[:8]}.")
-            position = [table.names.index(name) for name in self._table.names]
-            table = Table(table.rows[:, position], self._table.names, None)
+            table = table.ordered(self.column_names)
         if not isinstance(self._imputer, MarginalImputer):
-            refuse_missing(table.rows, "X", self.column_names)
-        self._imputer.check(table.rows, self.column_names)
-        return table.rows
+            refuse_unseen(self._encoding, table)
+        self._extend(table)
+        rows = self._encoding.encode(table, "X")
+        if not isinstance(self._imputer, MarginalImputer):
+            refuse_missing(rows, "X", self._encoding.labels)
+        self._imputer.check(rows, self._encoding.labels)
+        return rows
+
+    def _extend(self, table: Table) -> None:
+        """Take in levels of categories that are met for the first time."""
+        encoding = self._encoding.extended(table, "X")
+        if encoding is not self._encoding:
+            self._encoding = encoding
+            self._model = replace(self._model, to_inputs=encoding)
+            self._problem = None if self._problem is None else replace(self._problem, model=self._model)
 
     def _check_variance(self) -> None:
         if self._variance is not None and self._estimator is not None:
@@ -350,20 +415,17 @@ class Explainer:
         """Put the parts together, refuse a budget that is too small for them, and evaluate the background once."""
         if self._problem is not None:
             return self._problem
-        imputer, background = self._imputer, self._table.rows
+        imputer, background = self._imputer, self._background
         finite = imputer.finite_draws is not None
         # One evaluation tells the outputs when draws are random; v(0) is then estimated with each row.
         rows = background if finite else imputer.center[None]
         population = len(background) if finite else np.inf
         problem = Problem(
             self._model, background, BaseSample(rows, np.empty((len(rows), 0, 1)), population), imputer, self.players,
-            self.column_names, self._estimator, self._controls, self._variance, self._coefficient, self._memory_limit,
-            self._cache,
+            self._encoding.labels, self._estimator, self._controls, self._variance, self._coefficient,
+            self._memory_limit, self._cache,
         )  # fmt: skip
-        form = None
-        if isinstance(imputer, MarginalImputer) and self._estimator is None and self._controls is None:
-            form = recognise(self._model.source, len(rows))
-            self._n_probes = evaluations_to_recognise(self._model.source)
+        form = self._form_of(self._model, imputer, len(rows)) if self._encoding.is_plain else None
         if form is None:
             refuse_budget(problem, budget)
         predictions: list[FloatArray] = []
@@ -382,13 +444,13 @@ class Explainer:
     def _collect(
         self,
         results: list[RowResult],
-        rows: FloatArray,
+        data: AnyArray,
         entropy: int,
         settings: dict[str, Any],
         problem: Problem,
     ) -> Explanation:
-        names = Names(self.players, self.column_names, self._model.output_names)
-        return collect(results, rows, names, self._base_error(problem), entropy=entropy, settings=settings)
+        names = Names(self._raw_players, self.column_names, self._model.output_names)
+        return collect(results, data, names, self._base_error(problem), entropy=entropy, settings=settings)
 
     def _describe(self, stopping: Stopping, stop: Any, level: float) -> dict[str, Any]:
         return self._told | {
@@ -400,8 +462,6 @@ class Explainer:
             "time_limit": stopping.time_limit,
             "refinements": 0,
             "n_background": self._n_background,
-            "n_background_evaluations": self.n_background_evaluations,
-            "n_surrogate_evaluations": self.n_surrogate_evaluations,
             "version": __version__,
         }
 
@@ -433,7 +493,9 @@ def _continue_numbered(problem: Problem, entropy: int, item: tuple[int, FloatArr
     return explain_row(problem, row, number, entropy, stopping, tape)
 
 
-def _with_inputs(model: Model, table: Table) -> Model:
-    if table.restore is None:
+def _with_inputs(model: Model, encoding: Encoding) -> Model:
+    if encoding.is_plain and encoding.maker is None:
         return model
-    return Model(model.predict, model.source, table.restore, model.output_names)
+    # derivatives and forms are read from a model whose inputs are the columns, not from one behind an encoding
+    source = model.source if encoding.is_plain else encoding
+    return Model(model.predict, source, encoding, model.output_names)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError, MissingExtraError
-from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.arguments import check_level
 from controlshap.certainty import quantile, simultaneous_tail
+from controlshap.history import History
 from controlshap.ranking import Ranking, rank
 from controlshap.summary import Summary, summarise
+
+if TYPE_CHECKING:
+    from controlshap.plots import Plots
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +63,7 @@ class Explanation:
         `standard_errors`. None where it is not known: with features="correlated", where the background only gives a
         mean and a covariance, and where all units use the whole background.
     data : ndarray of shape (rows, columns)
-        The explained rows.
+        The explained rows: numbers, or objects where some columns are categories.
     feature_names : tuple of str
         Names of the players.
     column_names : tuple of str
@@ -74,6 +78,8 @@ class Explanation:
         What the model said about each row, from which `Explainer.refine` goes on; None where it was not kept.
     stages : tuple of tuples of int
         Units after which each row was looked at.
+    history : tuple of History, or None
+        The estimates of each row after each of its stages; None unless asked for with `history=True`.
     """
 
     values: FloatArray
@@ -89,7 +95,7 @@ class Explanation:
     status: np.ndarray[Any, np.dtype[np.str_]]
     method: np.ndarray[Any, np.dtype[np.str_]]
     controls: np.ndarray[Any, np.dtype[np.str_]]
-    data: FloatArray
+    data: AnyArray
     feature_names: tuple[str, ...]
     column_names: tuple[str, ...]
     output_names: tuple[str, ...] | None
@@ -101,6 +107,7 @@ class Explanation:
     background_standard_errors: FloatArray | None = None
     evaluations: tuple[FloatArray, ...] | None = None
     stages: tuple[tuple[int, ...], ...] = ()
+    history: tuple[History, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -212,32 +219,46 @@ class Explanation:
         return summarise(self, sampled_rows=sampled_rows)
 
     def player_data(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """What each player shows `(rows, players)`: a column's value, or a group's active or first column."""
+        """What each player shows `(rows, players)`: its value, the level of a one-hot group, all values of another."""
         shown = np.empty((len(self.data), len(self.player_columns)), dtype=object)
         for player, columns in enumerate(self.player_columns):
             block = self.data[:, list(columns)]
             if len(columns) == 1:
                 shown[:, player] = block[:, 0]
+            elif not one_hot(block):
+                shown[:, player] = [", ".join(_short(value) for value in row) for row in block.tolist()]
             else:
                 active = block.argmax(axis=1)
                 shown[:, player] = [self.column_names[columns[a]] for a in active]
         return shown
 
+    @property
+    def plot(self) -> Plots:
+        """Pictures: `plot.bar()`, `plot.waterfall(row)`, `plot.beeswarm()`, `plot.ranking(row)` and others."""
+        from controlshap.plots import Plots
+
+        return Plots(self)
+
+    def report(self, path: str | Path, *, title: str | None = None, level: float = 0.95) -> Path:
+        """Write one self-contained HTML file to read, to hand on and to print.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        title : str, optional
+        level : float
+            Of intervals and certified rankings.
+        """
+        from controlshap.report import write_report
+
+        return write_report(self, path, title=title, level=check_level(level))
+
     def to_shap(self) -> Any:
-        """A `shap.Explanation`, for shap's plots; standard errors go along as `error_std`."""
-        try:
-            import shap
-        except ImportError as error:
-            raise MissingExtraError("`to_shap()` needs shap: pip install 'controlshap[shap]'.") from error
-        single = all(len(columns) == 1 for columns in self.player_columns)
-        return shap.Explanation(
-            values=self.values,
-            base_values=self.base_values,
-            data=self.data if single else self.player_data(),
-            feature_names=list(self.feature_names),
-            output_names=list(self.output_names) if self.output_names else None,
-            error_std=self.standard_errors,
-        )
+        """A `shap.Explanation`, for shap's plots (`docs/coming_from_shap.md` says what goes along)."""
+        from controlshap.shap_export import to_shap
+
+        return to_shap(self)
 
     def to_frame(self) -> Any:
         """A tidy pandas frame: one line for each row, player and output."""
@@ -245,33 +266,41 @@ class Explanation:
             import pandas
         except ImportError as error:
             raise MissingExtraError("`to_frame()` needs pandas: pip install 'controlshap[frames]'.") from error
-        several = self.values.ndim == 3
-        rows, players = self.values.shape[:2]
-        outputs = self.values.shape[2] if several else 1
-        low, high = self.confidence_interval(0.95)
-        index = np.indices((rows, players, outputs)).reshape(3, -1)
-        frame: dict[str, Any] = {
-            "row": index[0],
-            "feature": np.array(self.feature_names, dtype=object)[index[1]],
-        }
-        if several:
-            names = self.output_names or tuple(str(i) for i in range(outputs))
-            frame["output"] = np.array(names, dtype=object)[index[2]]
-        for name, array in (
-            ("value", self.values),
-            ("standard_error", self.standard_errors),
-            ("low", low),
-            ("high", high),
-            ("uncontrolled_value", self.uncontrolled_values),
-            ("uncontrolled_standard_error", self.uncontrolled_standard_errors),
-            ("variance_reduction", self.variance_reduction),
-        ):
-            frame[name] = array.reshape(-1)
-        frame["feature_value"] = self.player_data()[index[0], index[1]]
-        return pandas.DataFrame(frame)
+        from controlshap.tables import tidy_columns
+
+        return pandas.DataFrame(tidy_columns(self))
 
     def save(self, path: str | Path) -> Path:
-        """Write to a folder (arrays and JSON); `controlshap.load(path)` reads it back."""
-        from controlshap.storage import save_explanation
+        """Write to a folder (arrays and JSON) that `controlshap.load(path)` reads back.
 
-        return save_explanation(self, Path(path))
+        A path that ends in .csv, .parquet, .arrow or .feather gets the tidy table of `to_frame()` instead.
+        """
+        from controlshap.storage import save_explanation
+        from controlshap.tables import write_table
+
+        path = Path(path)
+        is_table = path.suffix.lower() in (".csv", ".parquet", ".arrow", ".feather")
+        return write_table(self, path) if is_table else save_explanation(self, path)
+
+    def export(self, folder: str | Path) -> Path:
+        """Write a folder for an experiment tracker (`mlflow.log_artifacts(folder)`).
+
+        It holds the result (`controlshap.load(folder)`), the tidy table (Parquet, or CSV without pyarrow), and
+        `metrics.json` and `params.json`, flat, for `mlflow.log_metrics` and `mlflow.log_params`.
+        """
+        from controlshap.tables import export
+
+        return export(self, Path(folder))
+
+
+def one_hot(block: AnyArray) -> bool:
+    """Whether exactly one of the columns is 1, and the others 0, in every row."""
+    try:
+        numbers = block.astype(float)
+    except (TypeError, ValueError):
+        return False
+    return bool(np.isin(numbers, (0.0, 1.0)).all() and (numbers.sum(axis=1) == 1).all())
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,109 +1,122 @@
-"""Rows as users have them: arrays, lists, pandas or polars frames. Frames go through narwhals, imported only then."""
+"""Rows as users have them: arrays, lists, pandas or polars frames, numbers and categories."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError, MissingExtraError
-from controlshap._types import FloatArray
+from controlshap._errors import InvalidArgumentError
+from controlshap._types import AnyArray, FloatArray
+from controlshap.frames import FrameMaker, is_frame, read_frame
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows as numbers, with what is needed to turn numbers back into the user's form.
+    """Data as it came.
 
     Attributes
     ----------
-    rows : ndarray of shape (n, columns)
     names : tuple of str or None
         Column names, when the data had any.
-    restore : callable or None
-        Turns rows back into a frame of the same kind; None for plain arrays.
+    rows : ndarray of shape (n, columns), or None
+        The data, where all of it is numbers in an array.
+    columns : tuple of ndarray
+        One array for each column, where it is not.
+    maker : FrameMaker or None
+        Turns columns back into a frame of the same kind; None for arrays.
     """
 
-    rows: FloatArray
     names: tuple[str, ...] | None
-    restore: Callable[[FloatArray], Any] | None
+    rows: FloatArray | None = None
+    columns: tuple[AnyArray, ...] = ()
+    maker: FrameMaker | None = None
+
+    @property
+    def n_columns(self) -> int:
+        """How many columns there are."""
+        return len(self.columns) if self.rows is None else self.rows.shape[1]
+
+    def column(self, number: int) -> AnyArray:
+        """One column, shape (n,)."""
+        return self.columns[number] if self.rows is None else self.rows[:, number]
+
+    def ordered(self, names: tuple[str, ...]) -> Table:
+        """The same columns in another order."""
+        position = [(self.names or ()).index(name) for name in names]
+        return Table(names, None, tuple(self.column(number) for number in position), self.maker)
 
 
 def read_table(data: Any, argument: str, *, one_row: bool = False) -> Table:
     """Convert and check; `one_row` also takes a single row `(columns,)`."""
     if data is None:
         raise InvalidArgumentError(f"`{argument}` is None; pass rows as an array or a frame.")
-    if hasattr(data, "columns") and not isinstance(data, np.ndarray):
-        return _read_frame(data, argument)
+    if is_frame(data):
+        found = read_frame(data, argument)
+        if not found.names:
+            raise InvalidArgumentError(f"`{argument}` has no columns.")
+        _check_size(len(found.arrays[0]), len(found.names), argument)
+        for number, array in enumerate(found.arrays):
+            if array.dtype.kind == "f":
+                _refuse_infinite(array[:, None], argument, found.names[number])
+        return Table(found.names, None, found.arrays, found.maker)
+    array = np.asarray(data) if not isinstance(data, (list, tuple)) else np.array(data, dtype=_wanted_type(data))
+    if array.dtype.kind in "OUS":
+        return _read_objects(array, argument, one_row=one_row)
     try:
-        rows = np.array(data, dtype=float, order="C")
+        rows = np.array(array, dtype=float, order="C")
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(
-            f"`{argument}` must hold numbers; it could not be read as an array of floats ({error}). "
-            "Encode categorical columns first."
+            f"`{argument}` must hold numbers or categories; it could not be read ({error}). Pass a frame."
         ) from error
+    rows = _two_dimensional(rows, argument, one_row=one_row)
+    _refuse_infinite(rows, argument)
+    return Table(None, rows)
+
+
+def _wanted_type(data: Any) -> Any:
+    """Doubles where lists hold nothing but numbers; else objects, so that numbers beside names stay numbers."""
+    try:
+        np.array(data, dtype=float)
+    except (TypeError, ValueError):
+        return object
+    return float
+
+
+def _read_objects(array: AnyArray, argument: str, *, one_row: bool) -> Table:
+    """An array of objects: columns whose entries are all numbers, and others."""
+    rows = _two_dimensional(array.astype(object), argument, one_row=one_row)
+    if not all(value is None or isinstance(value, (int, float, np.number)) for value in rows.ravel().tolist()):
+        return Table(None, None, tuple(rows.T))  # text that reads like numbers is text
+    numbers = rows.astype(float)
+    _refuse_infinite(numbers, argument)
+    return Table(None, np.ascontiguousarray(numbers))
+
+
+def _two_dimensional(rows: Any, argument: str, *, one_row: bool) -> Any:
     if one_row and rows.ndim == 1:
         rows = rows[None]
-    return Table(_checked(rows, argument), None, None)
-
-
-def _read_frame(frame: Any, argument: str) -> Table:
-    try:
-        import narwhals as nw
-    except ImportError as error:
-        raise MissingExtraError(
-            f"`{argument}` is a frame, which needs narwhals: pip install 'controlshap[frames]', or pass an array."
-        ) from error
-    names = tuple(str(name) for name in frame.columns)
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InvalidArgumentError(
-            f"`{argument}`: column names must be unique, but {twice[:8]} stand for several columns. Rename them."
-        )
-    native = nw.from_native(frame, eager_only=True)
-    textual = [n for n, t in zip(names, native.schema.values(), strict=True) if not (t.is_numeric() or t == nw.Boolean)]
-    if textual:
-        raise InvalidArgumentError(
-            f"`{argument}`: the columns {textual[:8]} are not numeric. Encode them first (one-hot columns can be "
-            "named together in `groups`)."
-        )
-    rows = np.column_stack([native.get_column(name).to_numpy().astype(float) for name in native.columns])
-    return Table(_checked(rows, argument), names, FrameMaker(native.implementation.name.lower(), tuple(native.columns)))
-
-
-class FrameMaker:
-    """Builds frames of one kind; a class, so that it can be sent to workers."""
-
-    def __init__(self, kind: str, columns: tuple[Any, ...]) -> None:
-        self.kind = kind
-        self.columns = columns
-
-    def __call__(self, rows: FloatArray) -> Any:
-        """Rows as a frame."""
-        if self.kind == "polars":
-            import polars
-
-            return polars.DataFrame(rows, schema=list(self.columns), orient="row")
-        import pandas
-
-        return pandas.DataFrame(rows, columns=list(self.columns), copy=False)
-
-
-def _checked(rows: FloatArray, argument: str) -> FloatArray:
     if rows.ndim != 2:
         raise InvalidArgumentError(
             f"`{argument}` must be two-dimensional, (rows, columns); got {rows.ndim} dimension(s). "
             "Reshape one row with row[None]."
         )
-    if rows.shape[0] == 0:
-        raise InvalidArgumentError(f"`{argument}` is empty (shape {rows.shape}); it needs at least one row.")
-    if rows.shape[1] == 0:
-        raise InvalidArgumentError(f"`{argument}` has no columns (shape {rows.shape}).")
+    _check_size(rows.shape[0], rows.shape[1], argument)
+    return rows
+
+
+def _check_size(n_rows: int, n_columns: int, argument: str) -> None:
+    if n_rows == 0:
+        raise InvalidArgumentError(f"`{argument}` is empty (shape {(n_rows, n_columns)}); it needs at least one row.")
+    if n_columns == 0:
+        raise InvalidArgumentError(f"`{argument}` has no columns (shape {(n_rows, n_columns)}).")
+
+
+def _refuse_infinite(rows: FloatArray, argument: str, name: str | None = None) -> None:
     if np.isinf(rows).any():
         row, column = np.argwhere(np.isinf(rows))[0]
         raise InvalidArgumentError(
-            f"`{argument}` must not hold infinite values; first at row {row}, column {column}. "
-            "Replace or drop them (NaN is allowed with independent features if the model accepts it)."
+            f"`{argument}` must not hold infinite values; first at row {row}, column {column if name is None else name}"
+            ". Replace or drop them (NaN is allowed with independent features if the model accepts it)."
         )
-    return rows

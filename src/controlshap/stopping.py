@@ -122,6 +122,8 @@ class Stopping:
         Whether the run that is continued could end early.
     share : float
         Part of alpha for all looks of this run; less than 1 for a continuation of what was looked at before.
+    staged : bool
+        Whether the run goes in stages although nothing can end it, so that one sees how it settles.
     """
 
     budget: int
@@ -133,6 +135,7 @@ class Stopping:
     planned: int | None = None
     was_early: bool = False
     share: float = 1.0
+    staged: bool = False
 
     @property
     def looks(self) -> bool:
@@ -176,7 +179,7 @@ class Stopping:
 
     def first_stage(self, fewest: int, most: int) -> int:
         """Units of the first stage: few where time may be short, else as many as the first look needs."""
-        if not self.looks and self.time_limit is None:
+        if not self.looks and self.time_limit is None and not self.staged:
             return most
         return min(most, max(fewest, 2 if self.time_limit is not None else self.first_look))
 
@@ -184,7 +187,11 @@ class Stopping:
         """Units of the next stage, after `seconds` for those beyond `n_before`; the same number where time is up."""
         if n_units >= most:
             return n_units
-        step = min(most, int(np.ceil(n_units * GROWTH))) if self.looks or self.time_limit is not None else most
+        step = (
+            min(most, int(np.ceil(n_units * GROWTH)))
+            if self.looks or self.time_limit is not None or self.staged
+            else most
+        )
         if self.time_limit is None:
             return step
         if n_units == n_before:  # nothing was timed yet

@@ -14,6 +14,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap.assemble import CONTROLS, ESTIMATORS, VALUE_FUNCTIONS, VARIANCES
+from controlshap.columns import is_missing
 from controlshap.derivatives import FiniteDifferences
 from controlshap.exact_forms.functions import Sum
 from controlshap.exact_forms.network import Network
@@ -21,9 +22,10 @@ from controlshap.exact_forms.polynomial import Quadratic
 from controlshap.exact_forms.tree_function import TreeFunction
 from controlshap.exact_forms.trees import LeafBoxes
 from controlshap.explanation import Explanation
+from controlshap.history import History
 from controlshap.surrogates import SharedSurrogate
 
-SCHEMA = 2
+SCHEMA = 3
 _STRATEGIES = {
     cls.__name__: cls for table in (VALUE_FUNCTIONS, ESTIMATORS, CONTROLS, VARIANCES) for cls in table.values()
 } | {
@@ -70,8 +72,9 @@ def read_folder(folder: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]
 _ARRAYS = (
     "values", "standard_errors", "base_values", "base_standard_errors", "uncontrolled_values",
     "uncontrolled_standard_errors", "variance_reduction", "degrees_of_freedom", "covariance", "n_evaluations",
-    "status", "method", "controls", "data", "look_shares", "complete",
+    "status", "method", "controls", "look_shares", "complete",
 )  # fmt: skip
+_HISTORY = ("n_evaluations", "values", "standard_errors")
 _HEADER = ("feature_names", "column_names", "output_names", "player_columns", "settings", "stages")
 
 
@@ -81,6 +84,11 @@ def save_explanation(explanation: Explanation, folder: Path) -> Path:
     header["entropy"] = str(explanation.entropy)  # may exceed what JSON readers keep
     header["n_kept"] = None if explanation.evaluations is None else len(explanation.evaluations)
     arrays = {name: getattr(explanation, name) for name in _ARRAYS}
+    header["levels"] = pack_data(explanation.data, arrays)
+    header["has_history"] = explanation.history is not None
+    for row, one in enumerate(explanation.history or ()):
+        for name in _HISTORY:
+            arrays[f"history.{row}.{name}"] = getattr(one, name)
     if explanation.background_standard_errors is not None:
         arrays["background_standard_errors"] = explanation.background_standard_errors
     if explanation.evaluations is not None:
@@ -88,16 +96,58 @@ def save_explanation(explanation: Explanation, folder: Path) -> Path:
     return write_folder(folder, "explanation", header, arrays)
 
 
+def pack_data(data: Any, arrays: dict[str, Any]) -> list[list[Any] | None] | None:
+    """Put the explained rows among the arrays; returns the levels of columns that are not numbers.
+
+    Names, numbers and truth values come back as they were, other objects as their names.
+    """
+    if data.dtype.kind == "f":
+        arrays["data"] = data
+        return None
+    packed = np.empty(data.shape)
+    levels: list[list[Any] | None] = []
+    for column in range(data.shape[1]):
+        values = [None if is_missing(value) else value for value in data[:, column].tolist()]
+        if all(value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)) for value in values):
+            packed[:, column] = [np.nan if value is None else value for value in values]
+            levels.append(None)
+            continue
+        told = [
+            value if isinstance(value, (str, int, float, bool)) or value is None else str(value) for value in values
+        ]
+        number = {value: position for position, value in enumerate(dict.fromkeys(told))}
+        packed[:, column] = [number[value] for value in told]
+        levels.append(list(number))
+    arrays["data"] = packed
+    return levels
+
+
+def unpack_data(packed: Any, levels: list[list[Any] | None] | None) -> Any:
+    """The opposite of `pack_data`."""
+    if levels is None:
+        return packed
+    data = np.empty(packed.shape, dtype=object)
+    for column, names in enumerate(levels):
+        values = packed[:, column]
+        data[:, column] = values if names is None else [names[int(number)] for number in values]
+    return data
+
+
 def load(path: str | Path) -> Explanation:
-    """Read an explanation that `Explanation.save` wrote.
+    """Read an explanation that `Explanation.save`, `Explainer.explain_dataset` or the command line wrote.
 
     Parameters
     ----------
     path : str or Path
         The folder.
     """
-    header, arrays = read_folder(Path(path), "explanation")
-    missing = [name for name in _ARRAYS if name not in arrays] + [n for n in _HEADER if n not in header]
+    folder = Path(path)
+    if (folder / "manifest.json").is_file():
+        from controlshap.dataset import load_dataset
+
+        return load_dataset(folder)
+    header, arrays = read_folder(folder, "explanation")
+    missing = [name for name in (*_ARRAYS, "data") if name not in arrays] + [n for n in _HEADER if n not in header]
     if missing:
         raise InvalidArgumentError(f"`path`: the explanation in {str(path)!r} lacks {missing}; it is damaged.")
     names, n_kept = header["output_names"], header.get("n_kept")
@@ -115,7 +165,13 @@ def load(path: str | Path) -> Explanation:
         background_standard_errors=arrays.get("background_standard_errors"),
         evaluations=None if wanted is None else tuple(arrays[name] for name in wanted),
         stages=tuple(tuple(stages) for stages in header["stages"]),
+        data=unpack_data(arrays["data"], header.get("levels")),
+        history=_read_history(arrays, len(arrays["values"])) if header.get("has_history") else None,
     )
+
+
+def _read_history(arrays: dict[str, Any], n_rows: int) -> tuple[History, ...]:
+    return tuple(History(*(arrays[f"history.{row}.{name}"] for name in _HISTORY)) for row in range(n_rows))
 
 
 def encode(value: Any, arrays: dict[str, Any], name: str) -> Any:

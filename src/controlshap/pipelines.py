@@ -1,0 +1,137 @@
+"""scikit-learn pipelines in their encoded space: the final estimator, its inputs, and which of them belong together.
+
+A pipeline explained as it is has the raw columns as players, whatever its encoders make of them. Here is the other
+way: explain the final estimator on encoded rows, with the columns that a one-hot encoder made of a feature as one
+player. Nothing of scikit-learn is imported; what is read are its public attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from controlshap._errors import InvalidArgumentError
+from controlshap._types import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedSpace:
+    """A fitted pipeline taken apart.
+
+    Attributes
+    ----------
+    model : object
+        The final estimator.
+    groups : dict of str to list of int
+        Players of the encoded columns, by position: one for each feature that was one-hot encoded, and one for each
+        other column. For `Explainer(model, rows, groups=groups)`.
+    """
+
+    model: Any
+    groups: dict[str, list[int]]
+    _before: Any
+
+    def transform(self, frame: Any) -> FloatArray:
+        """Encoded rows `(n, columns)`, dense, for the background and for rows to explain."""
+        rows = self._before.transform(frame)
+        dense = rows.toarray() if hasattr(rows, "toarray") else rows
+        return np.asarray(dense, dtype=float)
+
+
+def encoded_space(pipeline: Any) -> EncodedSpace:
+    """Take a fitted scikit-learn pipeline apart, to explain it in its encoded columns.
+
+    Parameters
+    ----------
+    pipeline : sklearn.pipeline.Pipeline
+        Fitted; its last step is the model.
+
+    Returns
+    -------
+    EncodedSpace
+    """
+    steps = getattr(pipeline, "steps", None)
+    if not steps or len(steps) < 2 or not hasattr(steps[-1][1], "predict"):
+        raise InvalidArgumentError(
+            f"`pipeline` must be a fitted scikit-learn Pipeline of transformers and a model; got "
+            f"{type(pipeline).__name__}. Explain a model without transformers as it is."
+        )
+    before = pipeline[:-1]
+    return EncodedSpace(steps[-1][1], one_hot_groups(before), before)
+
+
+def one_hot_groups(transformer: Any) -> dict[str, list[int]]:
+    """Players of what a fitted transformer gives out, by position.
+
+    Columns that a `OneHotEncoder` made of one feature are one player with the feature's name; every other column is a
+    player of its own.
+
+    Parameters
+    ----------
+    transformer : fitted OneHotEncoder, ColumnTransformer or Pipeline of them
+
+    Returns
+    -------
+    dict of str to list of int
+    """
+    try:
+        names = [str(name) for name in transformer.get_feature_names_out()]
+    except (AttributeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"`transformer` ({type(transformer).__name__}) does not say what its columns are called ({error}). Fit it, "
+            "on a frame, and use transformers with `get_feature_names_out`; or write `groups` by hand."
+        ) from error
+    groups: dict[str, list[int]] = {}
+    grouped: set[int] = set()
+    for feature, positions in _encoded_features(transformer, len(names)):
+        groups[feature] = positions
+        grouped.update(positions)
+    singles = {names[c] if names[c] not in groups else f"{names[c]} (column)": [c] for c in range(len(names))}
+    singles = {name: columns for name, columns in singles.items() if columns[0] not in grouped}
+    return dict(sorted((groups | singles).items(), key=lambda item: item[1][0]))
+
+
+def _encoded_features(transformer: Any, n_out: int) -> Iterator[tuple[str, list[int]]]:
+    """Features that were one-hot encoded, with the positions of their columns."""
+    if hasattr(transformer, "categories_") and hasattr(transformer, "drop_idx_"):
+        yield from _of_encoder(transformer, n_out)
+    elif hasattr(transformer, "output_indices_"):
+        for name, part, _ in transformer.transformers_:
+            place = transformer.output_indices_[name]
+            if place.stop > place.start and hasattr(part, "get_feature_names_out"):
+                for feature, positions in _encoded_features(part, place.stop - place.start):
+                    yield feature, [place.start + position for position in positions]
+    elif hasattr(transformer, "steps"):
+        yield from _of_steps([step for _, step in transformer.steps if step not in (None, "passthrough")], n_out)
+
+
+def _of_steps(steps: list[Any], n_out: int) -> Iterator[tuple[str, list[int]]]:
+    """The last step that encodes, where those behind it keep columns as they are (scalers, say)."""
+    for number, step in reversed(list(enumerate(steps))):
+        if any(hasattr(step, name) for name in ("categories_", "output_indices_", "steps")):
+            if all(getattr(later, "n_features_in_", None) == n_out for later in steps[number + 1 :]):
+                yield from _encoded_features(step, n_out)
+            return
+
+
+def _of_encoder(encoder: Any, n_out: int) -> Iterator[tuple[str, list[int]]]:
+    features = [str(name) for name in getattr(encoder, "feature_names_in_", range(len(encoder.categories_)))]
+    dropped = encoder.drop_idx_ if encoder.drop_idx_ is not None else [None] * len(features)
+    infrequent = getattr(encoder, "infrequent_categories_", None) or [None] * len(features)
+    sizes = [
+        len(levels) - (0 if rare is None else len(rare) - 1) - (drop is not None)
+        for levels, rare, drop in zip(encoder.categories_, infrequent, dropped, strict=True)
+    ]
+    if sum(sizes) != n_out:
+        raise InvalidArgumentError(
+            f"`transformer`: a OneHotEncoder of {len(features)} features gives {n_out} columns, where its categories "
+            f"account for {sum(sizes)}. Write `groups` by hand."
+        )
+    start = 0
+    for feature, size in zip(features, sizes, strict=True):
+        if size:
+            yield feature, list(range(start, start + size))
+        start += size
