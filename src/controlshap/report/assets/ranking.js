@@ -1,0 +1,40 @@
+// The certified order of a row: groups that are separated from each other.
+function groupsOf(output, row) {
+  const order = block(output).order[row];
+  const cuts = block(output).cuts[row];
+  const groups = [[]];
+  order.forEach((player, place) => {
+    groups[groups.length - 1].push(player);
+    if (cuts[place] === '1') groups.push([]);
+  });
+  return groups;
+}
+
+function drawRanking(output, row) {
+  const list = document.getElementById('row-ranking');
+  if (!list) return;
+  const groups = groupsOf(output, row);
+  const text = document.getElementById('row-ranking-text');
+  const level = number(100 * common.level) + ' %';
+  if (groups.length === 1) {
+    text.textContent = 'Nothing about the order is certified at ' + level + ': the players are too close, or tied.';
+  } else if (groups.length === players.length) {
+    text.textContent = 'The whole order by magnitude is certified at ' + level + '.';
+  } else {
+    text.textContent =
+      'By magnitude, each group is certified to stand above the next at ' + level + '; within a group the order is open.';
+  }
+  let before = 0;
+  list.replaceChildren(
+    ...groups.map((group) => {
+      const item = element('li', group.length === 1 ? '' : 'open');
+      const places = group.length === 1 ? String(before + 1) : before + 1 + '\u2013' + (before + group.length);
+      item.append(element('span', 'place', places));
+      const names = element('span', 'names');
+      for (const player of group) names.append(element('span', 'chip', players[player]));
+      item.append(names);
+      before += group.length;
+      return item;
+    }),
+  );
+}
