@@ -1,0 +1,187 @@
+"""What `explanation.plot` is: one method for each picture; each picture has a file of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from controlshap.explanation import Explanation
+
+
+@dataclass(frozen=True, eq=False)
+class Plots:
+    """Pictures of an explanation, drawn with matplotlib.
+
+    Every method returns the matplotlib `Axes`. Without `ax` it makes a figure (through pyplot, so that notebooks show
+    it) whose size follows the number of players; with `ax` it draws there. No setting of matplotlib is changed.
+    Arguments in common:
+
+    - `output`: number or name of the output; needed when the model has several.
+    - `max_players`: the most players to show, largest first; None for all of them.
+    - `level`: of the intervals, each for one value.
+
+    Attributes
+    ----------
+    explanation : Explanation
+    """
+
+    explanation: Explanation
+
+    def __repr__(self) -> str:
+        names = [name for name in vars(type(self)) if not name.startswith("_") and callable(getattr(self, name))]
+        return f"<Plots of an explanation: {', '.join(names)}>"
+
+    def bar(
+        self,
+        row: int | None = None,
+        *,
+        output: int | str | None = None,
+        max_players: int | None = 20,
+        level: float = 0.95,
+        ax: Any = None,
+    ) -> Any:
+        """Importance of the players over all rows, or the values of one row, with intervals.
+
+        Parameters
+        ----------
+        row : int, optional
+            The row whose values are drawn; without it, the mean absolute values of `explanation.summary()`. The lower
+            end of their intervals then allows for the bias that noise may still add (`Summary.bias_bound`).
+        output, max_players, level, ax
+            See the class.
+        """
+        from controlshap.plots.bar import draw_bar
+
+        return draw_bar(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
+
+    def waterfall(
+        self,
+        row: int = 0,
+        *,
+        output: int | str | None = None,
+        max_players: int | None = 12,
+        level: float = 0.95,
+        ax: Any = None,
+    ) -> Any:
+        """The way from the base value up to the prediction of a row, each step with its interval.
+
+        Players beyond `max_players` are one step together, with the error of their sum.
+
+        Parameters
+        ----------
+        row : int
+        output, max_players, level, ax
+            See the class.
+        """
+        from controlshap.plots.waterfall import draw_waterfall
+
+        return draw_waterfall(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
+
+    def beeswarm(
+        self,
+        *,
+        output: int | str | None = None,
+        max_players: int | None = 20,
+        level: float = 0.95,
+        ax: Any = None,
+    ) -> Any:
+        """One dot for each row and player, coloured by the player's data; hollow where the sign is not certain.
+
+        Colours run from a player's 5 % to its 95 % quantile. Categories and missing data are grey.
+
+        Parameters
+        ----------
+        output, max_players, level, ax
+            See the class. Here `level` only decides which dots are hollow.
+        """
+        from controlshap.plots.beeswarm import draw_beeswarm
+
+        return draw_beeswarm(self.explanation, output=output, max_players=max_players, level=level, ax=ax)
+
+    def dependence(
+        self,
+        player: int | str,
+        *,
+        by: int | str | None = None,
+        output: int | str | None = None,
+        level: float = 0.95,
+        ax: Any = None,
+    ) -> Any:
+        """Values of one player against its data, with intervals; one dot for each row.
+
+        Parameters
+        ----------
+        player : int or str
+            Number or name.
+        by : int or str, optional
+            The player whose data colour the dots.
+        output, level, ax
+            See the class.
+        """
+        from controlshap.plots.dependence import draw_dependence
+
+        return draw_dependence(self.explanation, player, by=by, output=output, level=level, ax=ax)
+
+    def ranking(
+        self,
+        row: int = 0,
+        *,
+        output: int | str | None = None,
+        max_players: int | None = 20,
+        level: float = 0.95,
+        ax: Any = None,
+    ) -> Any:
+        """Players of a row by magnitude, and how much of their order is certain.
+
+        A line runs between neighbours that `explanation.ranking(level)` separates: those above it are certified to be
+        the largest. Between other neighbours stands the chance that a rerun of the same size swaps them.
+
+        Parameters
+        ----------
+        row : int
+        output, max_players, level, ax
+            See the class.
+        """
+        from controlshap.plots.ranking import draw_ranking
+
+        return draw_ranking(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
+
+    def convergence(
+        self,
+        row: int = 0,
+        *,
+        output: int | str | None = None,
+        max_players: int | None = 8,
+        level: float = 0.95,
+        ax: Any = None,
+    ) -> Any:
+        """Values of a row with their intervals as evaluations were spent; needs `explainer(X, history=True)`.
+
+        The bands use the degrees of freedom at the end, so that the first ones are a little too narrow.
+
+        Parameters
+        ----------
+        row : int
+        output, max_players, level, ax
+            See the class.
+        """
+        from controlshap.plots.convergence import draw_convergence
+
+        return draw_convergence(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
+
+    def variance_reduction(
+        self, *, output: int | str | None = None, max_players: int | None = 20, ax: Any = None
+    ) -> Any:
+        """What the control bought: standard errors without and with it, and the ratio of their squares.
+
+        Medians over the rows that were sampled; players by importance.
+
+        Parameters
+        ----------
+        output, max_players, ax
+            See the class.
+        """
+        from controlshap.plots.variance_reduction import draw_variance_reduction
+
+        return draw_variance_reduction(self.explanation, output=output, max_players=max_players, ax=ax)

@@ -1,0 +1,108 @@
+"""The order of the players of a row, with what of it is certified."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from controlshap._types import BoolArray, FloatArray
+from controlshap.arguments import check_level
+from controlshap.plots.canvas import SMALL, dress, line_font, not_shown, sentence, table_axes, which
+from controlshap.plots.certainty_marks import interval_marks
+from controlshap.plots.naming import escaped, short_names
+from controlshap.plots.numerals import chance, percent
+from controlshap.plots.palette import INK, LINE, NEGATIVE, POSITIVE, SOFT
+from controlshap.plots.selection import check_max_players, check_output, check_row, narrowed
+
+if TYPE_CHECKING:
+    from controlshap.explanation import Explanation
+
+
+def draw_ranking(
+    explanation: Explanation, *, row: int, output: int | str | None, max_players: int | None, level: float, ax: Any
+) -> Any:
+    """See `Plots.ranking`."""
+    level = check_level(level)
+    number = check_output(explanation, output)
+    row = check_row(explanation, row)
+    n_players = len(explanation.feature_names)
+    n = check_max_players(max_players, n_players)
+    one = narrowed(explanation, row=row, output=number)
+    ranking = one.ranking(level)
+    order = ranking.order[0][:n]
+    marks = interval_marks(one, level)
+    values = one.values[0][order]
+    low, high = magnitude_interval(marks.low[0][order], marks.high[0][order])
+    names = short_names(explanation.feature_names)
+    # of the players that are shown; the last is told from the first that is not
+    separated = ranking.separated[0][:n]
+    header = "" if separated[: n - 1].all() else "swap on a rerun"
+    ax = table_axes(ax, "ranking", [escaped(names[player]) for player in order], header=header, extra=0.1)
+    sizes = np.abs(values)
+    for sign, colour, label in ((values >= 0, POSITIVE, "positive"), (values < 0, NEGATIVE, "negative")):
+        if sign.any():
+            ends = np.stack([sizes - low, high - sizes])[:, sign]
+            places = np.flatnonzero(sign)
+            drawn = {"fmt": "o", "color": colour, "markersize": 4.5, "label": label, "clip_on": False, "zorder": 3}
+            if (high > low).any():
+                drawn |= {"xerr": np.maximum(ends, 0.0), "elinewidth": 1.3, "capsize": 2.2, "capthick": 1.1}
+            ax.errorbar(sizes[sign], places, **drawn)
+    _order(ax, separated, ranking.swap_probability[0][: n - 1], min(SMALL, line_font(ax, n)) - 0.5)
+    ax.margins(x=0.05)
+    ax.set_xlim(left=0.0)
+    handles, labels = ax.get_legend_handles_labels()
+    # above the plot: inside it a legend would hide some interval or other
+    ax.legend(
+        handles, labels, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, fontsize=SMALL, frameon=False,
+        handletextpad=0.3, columnspacing=1.0, borderpad=0.0, borderaxespad=0.1,
+    )  # fmt: skip
+    dress(
+        ax,
+        title=which(explanation, row=row, output=number),
+        x_label=f"|Shapley value|, {marks.told}",
+        caption=sentence(_told_order(separated, level, exact=marks.told == "exact"), not_shown(n_players - n)),
+    )
+    return ax
+
+
+def magnitude_interval(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Bounds of absolute values from bounds of the values."""
+    ends = np.stack([np.abs(low), np.abs(high)])
+    return np.where((low <= 0) & (high >= 0), 0.0, ends.min(axis=0)), ends.max(axis=0)
+
+
+def _told_order(separated: BoolArray, level: float, *, exact: bool) -> str:
+    if len(separated) == 0:
+        return ""
+    if not separated.any():
+        return "all are tied" if exact else f"no place of the order is certified at {percent(level)}"
+    return "line: those above are " + ("the largest" if exact else f"certified the largest, at {percent(level)}")
+
+
+def _order(ax: Any, separated: BoolArray, swaps: FloatArray, size: float) -> None:
+    """Lines between certified neighbours; brackets and chances of a swap between the others."""
+    beside = ax.get_yaxis_transform()
+    for cut in np.flatnonzero(separated):
+        ax.plot(
+            [0.0, 1.0], [cut + 0.5] * 2, transform=beside, color=SOFT, linewidth=0.9, clip_on=False,
+            label="_certified", zorder=0.95,
+        )  # fmt: skip
+    for place, swap in enumerate(swaps):
+        if not separated[place]:
+            ax.text(
+                1.035, place + 0.5, chance(float(swap)), transform=beside, ha="left", va="center", fontsize=size,
+                color=INK if swap >= 0.1 else SOFT,
+            )  # fmt: skip
+    for first, last in open_groups(separated[: len(swaps)]):
+        ax.plot(
+            [1.012, 1.02, 1.02, 1.012], [first - 0.15, first - 0.15, last + 0.15, last + 0.15], transform=beside,
+            color=LINE, linewidth=1.0, clip_on=False, label="_open", solid_capstyle="butt",
+        )  # fmt: skip
+
+
+def open_groups(separated: BoolArray) -> list[tuple[int, int]]:
+    """First and last places of the runs of players whose order is not certified."""
+    edges = [-1, *np.flatnonzero(separated), len(separated)]
+    return [(a + 1, b) for a, b in pairwise(edges) if b > a + 1]
