@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from controlshap._version import __version__
 from controlshap.adapters import as_model
 from controlshap.arguments import at_least, check_seconds, check_stopping, refuse_missing
 from controlshap.collecting import Names, collect, gather, merge, recorded
+from controlshap.device import device_explanation, wants_device
 from controlshap.encoding import Encoding, make_encoding, refuse_many_levels, refuse_unseen
 from controlshap.engine import RowResult, explain_row, refuse_budget
 from controlshap.estimators import Enumeration
@@ -33,11 +34,15 @@ from controlshap.problem import BaseSample, Problem
 from controlshap.refining import check_same, continue_from
 from controlshap.saving import load_explainer, save_explainer
 from controlshap.stopping import Stopping
-from controlshap.surrogates import Learner, LogisticRidge, SharedSurrogate, Trees
-from controlshap.surrogates.shared import hybrid_rows
+from controlshap.surrogates import Learner, SharedSurrogate, Trees, WideNetwork
+from controlshap.surrogates.shared import best_learner, hybrid_rows
 from controlshap.tape import Tape
 from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.marginal import Marginal, MarginalImputer
+
+if TYPE_CHECKING:
+    from controlshap.dataset.progress import ProgressLike
+    from controlshap.dataset.result import DatasetResult
 
 _Item = TypeVar("_Item")
 
@@ -174,8 +179,9 @@ class Explainer:
             Rows like those to be explained; the rows themselves will do.
         budget : int
             Model evaluations to spend, once.
-        learner : Trees, RidgeNetwork, LogisticRidge or Polynomial, optional
-            What is fitted; trees on top of a logistic ridge where a library for trees is installed.
+        learner : Trees, WideNetwork, RidgeNetwork, LogisticRidge or Polynomial, optional
+            What is fitted. By default a wide network, trees on top of a logistic ridge, or trees on top of a wide
+            network, whichever leaves least of rows that were held out (no trees where no library for them is there).
         rng : int, Generator, SeedSequence or None
 
         Returns
@@ -185,9 +191,7 @@ class Explainer:
         """
         rows = self._check_rows(X)
         budget = at_least("budget", budget, 100, "model evaluations")
-        if learner is None:
-            learner = Trees() if boosting_available() else LogisticRidge()
-        if not hasattr(learner, "learn"):
+        if learner is not None and not hasattr(learner, "learn"):
             raise InvalidArgumentError(f"`learner` must be Trees() or another fitted surrogate; got {learner!r}.")
         if not isinstance(self._imputer, (MarginalImputer, GaussianImputer)):
             raise NoClosedFormError("`fit_surrogate` needs features='independent' or 'correlated'.")
@@ -200,7 +204,11 @@ class Explainer:
             n_outputs = parts[0].shape[1] if parts else None
             inputs = self._imputer.to_inputs(mixed[start : start + step])
             parts.append(self._model(inputs, n_outputs=n_outputs, where=f"surrogate rows from {start}"))
-        self._shared = SharedSurrogate.fit(mixed, np.concatenate(parts), learner)
+        outputs = np.concatenate(parts)
+        trees = (Trees(), Trees(start=WideNetwork())) if boosting_available() else ()
+        self._shared = SharedSurrogate.fit(
+            mixed, outputs, learner or best_learner(mixed, outputs, (WideNetwork(), *trees))
+        )
         self._problem = None if self._problem is None else replace(self._problem, shared=self._shared)
         return self
 
@@ -218,6 +226,7 @@ class Explainer:
         n_jobs: int = 1,
         keep: bool | None = None,
         history: bool = False,
+        device: str | None = None,
     ) -> Explanation:
         """Explain rows. Each stops on its own, when all it was told to reach is reached, or at a limit.
 
@@ -246,6 +255,11 @@ class Explainer:
         history : bool
             Whether to go in stages and keep the estimates after each, for `explanation.plot.convergence()`. Fitted
             controls are fitted after each stage, which takes time but no evaluations.
+        device : str, optional
+            For torch modules: where all rows are explained at once, built, evaluated and reduced there ("cuda", "cpu";
+            the module must be on it). By default where a module on a GPU and the settings allow it: a budget alone,
+            estimator "auto" or "permutation", control "auto", "none" or "taylor". Random numbers then come from a
+            counter and differ from those of the usual way for the same `rng`.
         """
         entropy = resolve_entropy(rng)
         if keep not in (True, False, None):
@@ -256,7 +270,9 @@ class Explainer:
         stopping = check_stopping(p, budget, tolerance, absolute_tolerance, stop, level, time_limit)
         stopping = replace(stopping, staged=bool(history))
         settings = self._describe(stopping, stop, level)
-        return self._explain_rows(X, 0, stopping, entropy, settings, n_jobs=check_jobs(n_jobs), keep=keep)
+        return self._explain_rows(
+            X, 0, stopping, entropy, settings, n_jobs=check_jobs(n_jobs), keep=keep, device=device
+        )
 
     def _explain_rows(
         self,
@@ -268,10 +284,13 @@ class Explainer:
         *,
         n_jobs: int = 1,
         keep: bool | None = None,
+        device: str | None = None,
     ) -> Explanation:
         """Explain rows whose numbers, and so their random streams, start at `first`."""
         rows = self._check_rows(X)
         problem = self._assemble(stopping.budget)
+        if wants_device(device, problem, stopping, keep):
+            return self._explain_on_device(problem, rows, first, stopping, entropy, settings, device)
         task = partial(_explain_numbered, problem, entropy, stopping, keep is not False)
         numbered = list(enumerate(rows, start=first))
         results = gather(_first_here(task, numbered, n_jobs), keep)
@@ -281,6 +300,25 @@ class Explainer:
         }
         explanation = self._collect(results, self._encoding.data(rows), entropy, settings, problem)
         return replace(explanation, history=tuple(recorded(results)) if stopping.staged else None)
+
+    def _explain_on_device(
+        self,
+        problem: Problem,
+        rows: FloatArray,
+        first: int,
+        stopping: Stopping,
+        entropy: int,
+        settings: dict[str, Any],
+        device: str | None,
+    ) -> Explanation:
+        """All rows of a torch module at once."""
+        from controlshap.device.explain import explain_problem  # imports torch
+
+        result = explain_problem(problem, rows, budget=stopping.budget, entropy=entropy, device=device, first_row=first)
+        settings = settings | {"n_background_evaluations": self.n_background_evaluations}
+        names = Names(self._raw_players, self.column_names, self._model.output_names)
+        error = self._base_error(problem)
+        return device_explanation(result, rows, names, error, entropy=entropy, settings=settings)
 
     def refine(
         self,
@@ -323,6 +361,51 @@ class Explainer:
         settings = explanation.settings | {"refinements": explanation.settings["refinements"] + 1}
         refined = dict(zip([number for number, *_ in continuations], found, strict=True))
         return merge(explanation, refined, partial(self._collect, problem=problem), settings)
+
+    def explain_dataset(
+        self,
+        source: Any,
+        out: str | Path,
+        *,
+        budget: int | None = None,
+        tolerance: float | None = None,
+        stop: str | Sequence[str] | None = None,
+        level: float = 0.95,
+        absolute_tolerance: float | None = None,
+        time_limit: float | None = None,
+        rng: RngLike = None,
+        n_jobs: int = 1,
+        scheduler: Any = None,
+        part_rows: int | None = None,
+        model_hash: str | None = None,
+        progress: ProgressLike = None,
+    ) -> DatasetResult:
+        """Explain a data set of any size, part by part, into a folder; the same call again finishes what is missing.
+
+        Parameters
+        ----------
+        source : str, Path, frame or ndarray
+            A CSV, Parquet or Arrow file, a folder or glob of such files, or rows in memory.
+        out : str or Path
+            The folder; `controlshap.load(out)` reads it.
+        budget, tolerance, stop, level, absolute_tolerance, time_limit, rng, n_jobs
+            As for a call.
+        scheduler : str or dask.distributed.Client, optional
+            A cluster in place of local processes.
+        part_rows : int, optional
+            Most rows of a part.
+        model_hash : str, optional
+            Told beside what the model says on the background, to know it again.
+        progress : bool, "json", callable or None
+            See `controlshap.dataset.driver.explain_dataset`, which has the details of all of these.
+        """
+        from controlshap.dataset.driver import explain_dataset
+
+        return explain_dataset(
+            self, source, out, budget=budget, tolerance=tolerance, stop=stop, level=level,
+            absolute_tolerance=absolute_tolerance, time_limit=time_limit, rng=rng, n_jobs=n_jobs, scheduler=scheduler,
+            part_rows=part_rows, model_hash=model_hash, progress=progress,
+        )  # fmt: skip
 
     def _flags_missing(self, value_function: Any, model: Model, table: Table) -> bool:
         """Whether gaps are told to surrogates by a flag: not where the model's own form understands NaN."""

@@ -1,0 +1,310 @@
+"""A torch module explained on its device, against the bare forward passes and against Captum.
+
+    PYTHONPATH=src python benchmarks/torch_device.py            on a GPU: 1,000 rows x 10,000 evaluations
+    PYTHONPATH=src python benchmarks/torch_device.py --small    the same on the CPU, in about a minute
+
+Needs torch, numpy, scipy, and for the comparison captum (installed, or from `--captum FOLDER_OR_WHEEL`). Prints a
+table; where the environment variable OUT is set, writes torch_device.json and torch_device.md there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from torch_device_captum import compare
+
+from controlshap.device.explain import explain_on_device
+from controlshap.players import resolve_players
+from controlshap.values.gaussian import GaussianConditional
+from controlshap.values.marginal import Marginal
+
+COLUMNS, BACKGROUND = 20, 100
+
+TABLES = {
+    "overheads": ("Explanation over bare forward passes", {
+        "name": "case", "method": "method", "seconds": "explanation, s", "bare": "forward passes, s", "ratio": "ratio",
+        "bare_chunk": "best chunk of the bare passes", "evaluations_per_second": "evaluations/s",
+        "mean_standard_error": "mean standard error"}),
+    "chunks": ("Explanation by rows that go through the module at once", {
+        "name": "type", "chunk_rows": "rows", "seconds": "explanation, s"}),
+    "peers": ("Captum at equal evaluations", {
+        "name": "", "seconds_per_row": "seconds a row", "times_slower": "times ours",
+        "mean_squared_error": "mean squared error", "times_error": "times ours"}),
+    "memory": ("An absurd chunk on a device with little memory", {
+        "chunk_rows_asked": "chunk asked for", "rows_in_all": "rows in all",
+        "chunk_rows_in_the_end": "chunk in the end", "largest_difference": "largest difference"}),
+    "devices": ("CPU against GPU", {
+        "name": "", "devices": "devices", "largest_difference": "values",
+        "largest_difference_of_errors": "standard errors"}),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is done."""
+
+    hidden: int
+    rows: int
+    budget: int
+    compared: int
+    long_budget: int
+    chunks: tuple[int, ...]
+    repeats: int = 3
+
+
+FULL = Size(512, 1000, 10_000, 5, 1_000_000, tuple(2**k for k in range(13, 22)))
+SMALL = Size(64, 20, 2_000, 2, 40_000, (2**11, 2**12, 2**14))
+
+
+def network(hidden: int, device: str, dtype: Any = torch.float32, seed: int = 0) -> Any:
+    torch.manual_seed(seed)
+    layers = [
+        torch.nn.Linear(COLUMNS, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, hidden), torch.nn.ReLU(),
+        torch.nn.Linear(hidden, 1),
+    ]  # fmt: skip
+    return torch.nn.Sequential(*layers).to(device=device, dtype=dtype).eval()
+
+
+def data(n_rows: int, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    rows: np.ndarray = rng.normal(size=(n_rows, COLUMNS)) + 0.7 * rng.normal(size=(n_rows, 1))
+    return rows
+
+
+def bound(features: Any, background: np.ndarray) -> Any:
+    names = tuple(f"x{i}" for i in range(COLUMNS))
+    return features.bind(background, resolve_players(None, names), names)
+
+
+def finish(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def timed(work: Callable[[], Any], repeats: int, device: str) -> tuple[float, Any]:
+    """Median of the seconds, after one run to warm up."""
+    result = work()
+    seconds = []
+    for _ in range(repeats):
+        finish(device)
+        began = time.perf_counter()
+        result = work()
+        finish(device)
+        seconds.append(time.perf_counter() - began)
+    return statistics.median(seconds), result
+
+
+def bare_seconds(module: Any, n_rows: int, size: Size, device: str) -> tuple[float, int]:
+    """Forward passes on as many rows, in the best chunks."""
+    dtype = next(module.parameters()).dtype
+    best = (float("inf"), 0)
+    for chunk in size.chunks:
+        rows = torch.randn(min(chunk, n_rows), COLUMNS, device=device).to(dtype)
+
+        def passes(rows: Any = rows, chunk: int = chunk) -> None:
+            with torch.no_grad():
+                for start in range(0, n_rows, chunk):
+                    module(rows[: n_rows - start])
+
+        seconds, _ = timed(passes, size.repeats, device)
+        best = min(best, (seconds, chunk))
+    return best
+
+
+def overheads(size: Size, device: str) -> list[dict[str, Any]]:
+    """Explanation over bare forward passes, for types and value functions."""
+    found = []
+    background, rows = data(BACKGROUND, 1), data(size.rows, 2)
+    cases: list[tuple[str, Any, Any, str]] = [
+        ("float32, independent", torch.float32, Marginal(), "auto"),
+        ("bfloat16, independent", torch.bfloat16, Marginal(), "auto"),
+        ("float32, correlated, no control", torch.float32, GaussianConditional(), "none"),
+        ("float32, correlated, Taylor", torch.float32, GaussianConditional(), "auto"),
+    ]
+    for name, dtype, features, control in cases:
+        module, imputer, cache = network(size.hidden, device, dtype), bound(features, background), {}
+
+        def explain(module: Any = module, imputer: Any = imputer, cache: Any = cache, control: str = control) -> Any:
+            return explain_on_device(module, rows, imputer, budget=size.budget, entropy=0, control=control, cache=cache)
+
+        seconds, result = timed(explain, size.repeats, device)
+        n_evaluations = result.n_evaluations * size.rows
+        bare, chunk = bare_seconds(module, n_evaluations, size, device)
+        errors = np.sqrt(result.variances[:, :-1]).mean()
+        found.append(
+            {"name": name, "method": result.method, "n_evaluations": n_evaluations, "seconds": seconds, "bare": bare,
+             "bare_chunk": chunk, "ratio": seconds / bare, "evaluations_per_second": n_evaluations / seconds,
+             "mean_standard_error": float(errors), "chunk_rows": result.chunk_rows}
+        )  # fmt: skip
+    return found
+
+
+def chunks(size: Size, device: str) -> list[dict[str, Any]]:
+    """What the default chunk is worth."""
+    background, rows = data(BACKGROUND, 1), data(size.rows, 2)
+    imputer, found = bound(Marginal(), background), []
+    for dtype in (torch.float32, torch.bfloat16):
+        module = network(size.hidden, device, dtype)
+        for chunk in size.chunks:
+            seconds, result = timed(
+                lambda module=module, chunk=chunk: explain_on_device(
+                    module, rows, imputer, budget=size.budget, entropy=0, chunk_rows=chunk
+                ),
+                size.repeats,
+                device,
+            )
+            found.append({"name": result.dtype, "chunk_rows": chunk, "seconds": seconds})
+    return found
+
+
+def peers(size: Size, device: str) -> list[dict[str, Any]]:
+    """Captum and ours at equal evaluations, against a long run of ours."""
+    module, background, rows = network(size.hidden, device), data(BACKGROUND, 1), data(size.rows, 2)
+    imputer, some = bound(Marginal(), background), rows[: size.compared]
+    long_run = explain_on_device(module, some, imputer, budget=size.long_budget, entropy=99)
+    truth = long_run.values[:, :-1, 0]
+    seconds, result = timed(
+        lambda: explain_on_device(module, rows, imputer, budget=size.budget, entropy=0), size.repeats, device
+    )
+    alone, single = timed(
+        lambda: explain_on_device(module, some, imputer, budget=size.budget, entropy=0), size.repeats, device
+    )
+    error = float(((result.values[: size.compared, :-1, 0] - truth) ** 2).mean())
+    found = [
+        {"name": f"controlshap, {size.rows} rows at once", "seconds_per_row": seconds / size.rows,
+         "mean_squared_error": error},
+        {"name": f"controlshap, {size.compared} rows at once", "seconds_per_row": alone / size.compared,
+         "mean_squared_error": float(((single.values[:, :-1, 0] - truth) ** 2).mean())},
+    ]  # fmt: skip
+    try:
+        import captum
+    except ImportError:
+        print("captum is not installed: no comparison (give its wheel by --captum)")
+        return found
+    print("captum", captum.__version__)
+    tensors = [torch.as_tensor(part, dtype=torch.float32, device=device) for part in (rows, background)]
+    found += compare(module, *tensors, size.budget, truth, lambda: finish(device))
+    for one in found:
+        one["times_slower"] = one["seconds_per_row"] / found[0]["seconds_per_row"]
+        one["times_error"] = one["mean_squared_error"] / found[0]["mean_squared_error"]
+    noise = float((long_run.variances[:, :-1]).mean())
+    print(f"mean squared error of the long run itself: about {noise:.2g}")
+    return found
+
+
+def memory(size: Size, device: str) -> dict[str, Any]:
+    """An absurd chunk on a device with little memory: halved until it fits, with the same results."""
+    module, background, rows = network(size.hidden, device), data(BACKGROUND, 1), data(min(size.rows, 100), 2)
+    imputer = bound(Marginal(), background)
+    plain = explain_on_device(module, rows, imputer, budget=size.budget, entropy=0)
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        whole = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, 1.5 * 2**30 / whole))
+    try:
+        tight = explain_on_device(module, rows, imputer, budget=size.budget, entropy=0, chunk_rows=10**9)
+    finally:
+        if device == "cuda":
+            torch.cuda.set_per_process_memory_fraction(1.0)
+    return {
+        "chunk_rows_asked": 10**9,
+        "rows_in_all": plain.n_evaluations * len(rows),
+        "chunk_rows_in_the_end": tight.chunk_rows,
+        "largest_difference": float(abs(plain.values - tight.values).max()),
+    }
+
+
+def devices() -> list[dict[str, Any]]:
+    """The same explanation on the CPU and on the GPU."""
+    background, rows = data(BACKGROUND, 1), data(5, 2)
+    found = []
+    for dtype in (torch.float64, torch.float32):
+        for features in (Marginal(), GaussianConditional()):
+            imputer = bound(features, background)
+            both = [
+                explain_on_device(network(64, device, dtype), rows, imputer, budget=2000, entropy=0)
+                for device in ("cpu", "cuda" if torch.cuda.is_available() else "cpu")
+            ]
+            found.append(
+                {"name": f"{both[0].dtype}, {type(features).__name__}", "devices": [one.device for one in both],
+                 "largest_difference": float(abs(both[0].values - both[1].values).max()),
+                 "largest_difference_of_errors": float(abs(both[0].variances**0.5 - both[1].variances**0.5).max())}
+            )  # fmt: skip
+    return found
+
+
+def table(rows: list[dict[str, Any]], columns: dict[str, str]) -> str:
+    """Markdown."""
+    lines = ["| " + " | ".join(columns.values()) + " |", "|" + "---|" * len(columns)]
+    for row in rows:
+        cells = [row.get(name, "") for name in columns]
+        lines.append("| " + " | ".join(f"{c:.4g}" if isinstance(c, float) else str(c) for c in cells) + " |")
+    return "\n".join(lines)
+
+
+def report(found: dict[str, Any]) -> str:
+    parts = [f"# Torch on the device\n\n{found['device']}, torch {found['torch']}, {found['date']}; {found['what']}"]
+    for name, (title, columns) in TABLES.items():
+        if name in found:
+            rows = found[name] if isinstance(found[name], list) else [found[name]]
+            parts.append(f"## {title}\n\n" + table(rows, columns))
+    parts.append(f"Total: {found['seconds']:.0f} s")
+    return "\n\n".join(parts) + "\n"
+
+
+def main(arguments: list[str] | None = None) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--small", action="store_true", help="on the CPU, in about a minute")
+    parser.add_argument("--captum", help="folder or wheel to import captum from")
+    options = parser.parse_args(arguments)
+    if options.captum:
+        sys.path.append(options.captum)
+    size, device = (SMALL, "cpu") if options.small else (FULL, "cuda")
+    began = time.perf_counter()
+    found: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(0) if device == "cuda" else platform.processor() or platform.machine(),
+        "torch": torch.__version__,
+        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        "what": f"hidden layers 2 x {size.hidden}, {COLUMNS} columns, {BACKGROUND} background rows, {size.rows} rows x "
+        f"{size.budget} evaluations",
+    }
+    for name, work in (
+        ("overheads", lambda: overheads(size, device)),
+        ("chunks", lambda: chunks(size, device)),
+        ("memory", lambda: memory(size, device)),
+        ("devices", devices),
+        ("peers", lambda: peers(size, device)),
+    ):
+        found[name] = work()
+        found["seconds"] = time.perf_counter() - began
+        print(f"{name}: {found['seconds']:.1f} s", flush=True)
+        write(found)  # what was measured is kept if a later part fails
+    print(report(found))
+    return found
+
+
+def write(found: dict[str, Any]) -> None:
+    if os.environ.get("OUT"):
+        folder = Path(os.environ["OUT"])
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "torch_device.json").write_text(json.dumps(found, indent=1))
+        (folder / "torch_device.md").write_text(report(found))
+
+
+if __name__ == "__main__":
+    main()
