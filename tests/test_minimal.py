@@ -15,7 +15,10 @@ EXTRAS = {
     "frames": ["narwhals", "pandas", "polars", "pyarrow"],
     "parallel": ["joblib", "threadpoolctl"],
     "plots": ["matplotlib"],
+    "report": ["jinja2"],
     "command line": ["click", "tqdm"],
+    "model files": ["skops", "onnxruntime"],
+    "cluster": ["dask", "distributed", "cloudpickle"],
 }
 OPTIONAL = sum(EXTRAS.values(), ["numba"])
 
@@ -123,6 +126,9 @@ def test_what_needs_an_extra_names_it(tmp_path):
         refused(lambda: explainer(X, budget=300, n_jobs=2), "`n_jobs=2`", "controlshap[parallel]", "n_jobs=1")
         refused(lambda: first.to_shap(), "`to_shap()`", "controlshap[shap]")
         refused(lambda: first.to_frame(), "`to_frame()`", "controlshap[frames]")
+        refused(lambda: first.plot.bar(), "`explanation.plot.bar()`", "controlshap[plots]")
+        refused(lambda: first.report(FOLDER + "/report.html"), "controlshap[report]")
+        refused(lambda: first.save(FOLDER + "/values.parquet"), "controlshap[parquet]")
         """,
     )
 

@@ -22,11 +22,12 @@ from controlshap.explain import explain
 from controlshap.explainer import Explainer
 from controlshap.explanation import Explanation
 from controlshap.history import History
+from controlshap.kernel_explainer import KernelExplainer
 from controlshap.pipelines import EncodedSpace, encoded_space, one_hot_groups
 from controlshap.ranking import Ranking
 from controlshap.storage import load
 from controlshap.summary import Summary
-from controlshap.surrogates import CoalitionProcess, LogisticRidge, Polynomial, RidgeNetwork, Taylor, Trees
+from controlshap.surrogates import CoalitionProcess, LogisticRidge, Polynomial, RidgeNetwork, Taylor, Trees, WideNetwork
 from controlshap.values import GaussianConditional, Marginal
 from controlshap.variance import Analytic, Bootstrap, Grouped, LeastSquares
 
@@ -47,6 +48,7 @@ __all__ = [
     "History",
     "InvalidArgumentError",
     "Kernel",
+    "KernelExplainer",
     "LeastSquares",
     "LogisticRidge",
     "Marginal",
@@ -65,6 +67,7 @@ __all__ = [
     "Taylor",
     "Trees",
     "WeakControlWarning",
+    "WideNetwork",
     "__version__",
     "encoded_space",
     "explain",

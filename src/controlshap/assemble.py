@@ -7,7 +7,16 @@ from typing import Any
 
 from controlshap._errors import InvalidArgumentError
 from controlshap.estimators import Estimator, Kernel, PerFeature, Permutation
-from controlshap.surrogates import CoalitionProcess, Control, LogisticRidge, Polynomial, RidgeNetwork, Taylor, Trees
+from controlshap.surrogates import (
+    CoalitionProcess,
+    Control,
+    LogisticRidge,
+    Polynomial,
+    RidgeNetwork,
+    Taylor,
+    Trees,
+    WideNetwork,
+)
 from controlshap.values import GaussianConditional, Marginal, ValueFunction
 from controlshap.variance import Analytic, Bootstrap, Grouped, LeastSquares, Variance
 
@@ -15,7 +24,7 @@ VALUE_FUNCTIONS = {"independent": Marginal, "correlated": GaussianConditional}
 ESTIMATORS = {"permutation": Permutation, "kernel": Kernel, "per_feature": PerFeature}
 CONTROLS = {
     "taylor": Taylor, "ridge": LogisticRidge, "network": RidgeNetwork, "polynomial": Polynomial, "trees": Trees,
-    "coalitions": CoalitionProcess,
+    "coalitions": CoalitionProcess, "wide_network": WideNetwork,
 }  # fmt: skip
 VARIANCES = {"analytic": Analytic, "bootstrap": Bootstrap, "least_squares": LeastSquares, "grouped": Grouped}
 

@@ -78,8 +78,9 @@ def order_ratios(
     of the two and of what is usual in the row.
     """
     p = len(values)
-    fewest = np.minimum(np.minimum(dof[:, None], dof[None, :]), np.median(dof))
-    critical = quantile(fewest, alpha / (2.0 * max(1, p - 1)))
+    # of two players the fewer degrees of freedom count, which is the larger of their quantiles
+    each = quantile(np.minimum(dof, np.median(dof)), alpha / (2.0 * max(1, p - 1)))
+    critical = np.maximum(each[:, None], each[None, :])
     floor = rounding_floor(values)
     sign = np.where(values < 0, -1.0, 1.0)
     apart, together = contrast_errors(covariance, -1.0), contrast_errors(covariance, 1.0)
@@ -102,8 +103,10 @@ def magnitude_order(values: FloatArray) -> IntArray:
 
 def cut_ratios(ratios: FloatArray, order: IntArray) -> FloatArray:
     """For each k = 1 to p - 1: that the first k of the order are the k largest, `(p - 1,)`."""
-    sorted_ratios = ratios[np.ix_(order, order)]
-    return np.array([sorted_ratios[:k, k:].max() for k in range(1, len(order))])
+    above = np.maximum.accumulate(ratios[np.ix_(order, order)], axis=0)
+    largest: FloatArray = np.maximum.accumulate(above[:, ::-1], axis=1)[:, ::-1]  # of rows up to i, columns from j on
+    k = np.arange(1, len(order))
+    return largest[k - 1, k]
 
 
 def swap_probabilities(values: FloatArray, covariance: FloatArray, dof: FloatArray, order: IntArray) -> FloatArray:

@@ -71,6 +71,9 @@ def choose_estimator(problem: Problem, budget: int, *, early: bool = False) -> E
             return Enumeration()
     if not early and _is_whole(problem, budget):
         return Kernel(n_draws=len(base.rows), reuse=True)
+    if problem.shared is not None and problem.controls is None and not problem.correlated and p >= 4 and early:
+        # What a good surrogate leaves is small, and needs few units of few evaluations each (benchmarks/amortise.py).
+        return Kernel()
     return Permutation()
 
 

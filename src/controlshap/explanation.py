@@ -254,11 +254,17 @@ class Explanation:
 
         return write_report(self, path, title=title, level=check_level(level))
 
-    def to_shap(self) -> Any:
-        """A `shap.Explanation`, for shap's plots (`docs/coming_from_shap.md` says what goes along)."""
+    def to_shap(self, level: float | None = None) -> Any:
+        """A `shap.Explanation`, for shap's plots.
+
+        Parameters
+        ----------
+        level : float, optional
+            Of intervals that shap's waterfall draws; left out where not given, since shap's means cannot take them.
+        """
         from controlshap.shap_export import to_shap
 
-        return to_shap(self)
+        return to_shap(self, level)
 
     def to_frame(self) -> Any:
         """A tidy pandas frame: one line for each row, player and output."""

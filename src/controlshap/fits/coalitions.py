@@ -15,6 +15,7 @@ value: pairs see the odd part alone.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,7 +84,10 @@ def fit_odd_game(signs: FloatArray, targets: FloatArray) -> OddGame:
             if error < least:
                 rho, noise, least = candidate, share, error
     gram = _noisy(_gram(signs, signs, rho), rho, noise, signs.shape[1])
-    return OddGame(signs, scipy.linalg.solve(gram, targets, assume_a="pos"), rho)
+    with warnings.catch_warnings():
+        # weights along directions that the targets do not have may come out as they like: any function will do
+        warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)
+        return OddGame(signs, scipy.linalg.solve(gram, targets, assume_a="pos"), rho)
 
 
 def _noisy(gram: FloatArray, rho: float, share: float, n_players: int) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from controlshap.surrogates.learners import Learner, LogisticRidge, Polynomial, RidgeNetwork, Trees
+from controlshap.surrogates.learners import Learner, LogisticRidge, Polynomial, RidgeNetwork, Trees, WideNetwork
 from controlshap.surrogates.process import CoalitionProcess
 from controlshap.surrogates.protocol import FittedSurrogate, Surrogate
 from controlshap.surrogates.shared import SharedSurrogate
@@ -23,4 +23,5 @@ __all__ = [
     "Surrogate",
     "Taylor",
     "Trees",
+    "WideNetwork",
 ]

@@ -20,6 +20,7 @@ from controlshap.fits.network import fit_network
 from controlshap.fits.polynomial import fit_polynomial
 from controlshap.fits.ridge import fit_ridge
 from controlshap.fits.rows import FoldedRows
+from controlshap.fits.wide_network import fit_wide_network
 
 
 def _at_least(name: str, value: int, least: int) -> None:
@@ -100,6 +101,40 @@ class RidgeNetwork:
 
 @final
 @dataclass(frozen=True)
+class WideNetwork:
+    """Many logistic units in one hidden layer, and a linear part: for a function that is fitted once to many rows.
+
+    Parameters
+    ----------
+    n_hidden : int
+        Units of the hidden layer.
+    n_steps : int
+        Gradient steps, of 256 rows each.
+    n_folds : int
+        As for LogisticRidge.
+    max_rows : int
+        Most evaluated rows that a fit uses.
+    """
+
+    n_hidden: int = 64
+    n_steps: int = 8000
+    n_folds: int = 5
+    max_rows: int = 200_000
+
+    def __post_init__(self) -> None:
+        _at_least("n_hidden", self.n_hidden, 1)
+        _at_least("n_steps", self.n_steps, 1)
+        _at_least("n_folds", self.n_folds, 2)
+        _at_least("max_rows", self.max_rows, 100)
+
+    def learn(self, data: FoldedRows, fold: int | None) -> Network:
+        """Stochastic gradient steps."""
+        thin = data.thinned(self.max_rows)
+        return data.remember((self, fold), lambda: fit_wide_network(thin, fold, self.n_hidden, self.n_steps))
+
+
+@final
+@dataclass(frozen=True)
 class Polynomial:
     """A polynomial of degree one or two.
 
@@ -170,9 +205,12 @@ class Trees:
         _at_least("max_rows", self.max_rows, 100)
         if not 0.0 < self.learning_rate <= 1.0:
             raise InvalidArgumentError(f"`learning_rate` must lie in (0, 1]; got {self.learning_rate!r}.")
-        if self.start is not None and not isinstance(self.start, (LogisticRidge, RidgeNetwork, Polynomial)):
+        if self.start is not None and not isinstance(
+            self.start, (LogisticRidge, RidgeNetwork, WideNetwork, Polynomial)
+        ):
             raise InvalidArgumentError(
-                f"`start` must be LogisticRidge(), RidgeNetwork(), Polynomial() or None; got {self.start!r}."
+                "`start` must be LogisticRidge(), RidgeNetwork(), WideNetwork(), Polynomial() or None; got "
+                f"{self.start!r}."
             )
         if self.model is not None and tree_boxes(self.model) is None:
             raise InvalidArgumentError(
@@ -203,5 +241,5 @@ class Trees:
         return TreeFunction(replace(boxes, values=boxes.values[:, one], offset=boxes.offset[one]), None)
 
 
-Smooth: TypeAlias = LogisticRidge | RidgeNetwork | Polynomial
+Smooth: TypeAlias = LogisticRidge | RidgeNetwork | WideNetwork | Polynomial
 """What trees can be fitted on top of."""

@@ -43,6 +43,24 @@ class SharedSurrogate:
         return cls(tuple(learner.learn(of_output, None) for of_output in data), len(rows))
 
 
+#: One evaluated row in so many is held out to choose between learners.
+HELD_OUT = 5
+
+
+def best_learner(rows: FloatArray, outputs: FloatArray, candidates: tuple[Learner, ...]) -> Learner:
+    """The learner that leaves least of held-out rows, all outputs together."""
+    if len(candidates) == 1:
+        return candidates[0]
+    held = np.arange(len(rows)) % HELD_OUT == 0
+    spread = np.maximum(outputs.var(axis=0), 1e-300)
+    left = []
+    for candidate in candidates:
+        fitted = SharedSurrogate.fit(rows[~held], outputs[~held], candidate)
+        wrong = [f.predict(rows[held]) - outputs[held, o] for o, f in enumerate(fitted.functions)]
+        left.append(float(sum((part**2).mean() / spread[o] for o, part in enumerate(wrong))))
+    return candidates[int(np.argmin(left))]
+
+
 def hybrid_rows(X: FloatArray, imputer: Imputer, n_rows: int, rng: np.random.Generator) -> FloatArray:
     """Rows of random x, draws and coalitions, coalition sizes uniform as along walks."""
     p = imputer.players.n_players
