@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from controlshap._errors import ControlShapError
-
 
 def main() -> None:
-    """Run a command and leave with its exit code: 0 for done, 1 for something wrong, 2 for a wrong use."""
+    """Run a command and leave with its exit code.
+
+    0 for done, 1 for something wrong, 2 for a wrong use, 3 for finished with failed parts, 130 for interrupted.
+    """
     try:
         import click
 
@@ -17,14 +18,16 @@ def main() -> None:
         sys.exit("controlshap: the command line needs click and tqdm: pip install 'controlshap[cli]'")
     try:
         code = commands.main(prog_name="controlshap", standalone_mode=False)
+        sys.stdout.flush()
     except click.ClickException as wrong:
-        sys.stderr.write(f"controlshap: {wrong.format_message()}\n")
+        way_out = f" (see {wrong.ctx.command_path} --help)" if isinstance(wrong, click.UsageError) and wrong.ctx else ""
+        sys.stderr.write(f"controlshap: {wrong.format_message()}{way_out}\n")
         code = wrong.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        sys.stderr.write("controlshap: interrupted; what was finished is kept, and the same command goes on from it\n")
+    except (click.Abort, KeyboardInterrupt):  # before a command began
+        sys.stderr.write("controlshap: interrupted\n")
         code = 130
-    except ControlShapError as wrong:
-        sys.stderr.write(f"controlshap: {wrong}\n")
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has gone; Python would complain about it once more
         code = 1
     sys.exit(code)
 

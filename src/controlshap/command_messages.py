@@ -1,0 +1,111 @@
+"""What the command line says when something is wrong: one line on stderr, and an exit code."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+import click
+
+from controlshap._errors import ControlShapError, ControlShapWarning
+
+#: Where a command says that the whole traceback is wanted.
+TRACEBACK = "controlshap.traceback"
+#: Finished, but some parts failed.
+EXIT_FAILED_PARTS = 3
+
+
+class Failure(click.ClickException):
+    """Something went wrong that the user is told in one line."""
+
+    exit_code = 1
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Write the line."""
+        click.echo(f"controlshap: {self.format_message()}", file=file or sys.stderr)
+
+
+class Interrupted(Failure):
+    """Ctrl-C."""
+
+    exit_code = 130
+
+    def __init__(self) -> None:
+        super().__init__("interrupted; what was finished is kept, and the same command goes on from it")
+
+
+class OneLineGroup(click.Group):
+    """Commands whose errors and warnings are lines, not tracebacks."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            with one_line_warnings():
+                return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except KeyboardInterrupt as error:
+            raise Interrupted from error
+        except Exception as error:
+            if ctx.meta.get(TRACEBACK):
+                traceback.print_exc()
+            raise Failure(told(error)) from error
+
+
+def told(error: Exception) -> str:
+    """An error in one line."""
+    text = " ".join(str(error).split())
+    if isinstance(error, ControlShapError):
+        return text
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    if isinstance(error, MemoryError):
+        return "out of memory; give fewer rows, a smaller --max-background or fewer --jobs"
+    kind = type(error).__name__
+    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith("controlshap: ")]
+    if notes:
+        where = notes[0].removeprefix("controlshap: the model raised this on ").rstrip(".")
+        hint = "; it gets pandas frames, --arrays gives it arrays" if kind == "InvalidIndexError" else ""
+        return f"the model failed on {where}: {kind}: {text}{hint} (--traceback shows it all)"
+    return f"unexpected {kind}: {text} (--traceback shows it all)"
+
+
+@contextmanager
+def one_line_warnings() -> Iterator[None]:
+    """Warnings as lines on stderr, above a progress bar where there is one."""
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        text = " ".join(str(message).split())
+        origin = "" if issubclass(category, ControlShapWarning) else f" ({category.__name__})"
+        say(f"controlshap: warning{origin}: {text}")
+
+    with warnings.catch_warnings():
+        if not sys.warnoptions:
+            warnings.simplefilter("default", ControlShapWarning)
+        warnings.showwarning = show
+        yield
+
+
+def say(line: str) -> None:
+    """A line on stderr that leaves a progress bar whole."""
+    tqdm = sys.modules.get("tqdm")
+    if tqdm is None:
+        sys.stderr.write(line + "\n")
+    else:
+        tqdm.tqdm.write(line, file=sys.stderr)
+
+
+def traceback_option(command: Any) -> Any:
+    """`--traceback`."""
+
+    def remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.meta[TRACEBACK] = True
+
+    return click.option(
+        "--traceback", is_flag=True, expose_value=False, callback=remember, help="Show all of an unexpected error."
+    )(command)

@@ -1,0 +1,98 @@
+"""`module:function`: any callable or fitted model that Python can import, from the current directory first."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from controlshap._errors import InvalidArgumentError
+
+_REFERENCE = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<names>[^\W\d]\w*(\.[^\W\d]\w*)*)")
+
+
+def is_reference(text: str) -> bool:
+    """Whether this reads as `module:function` or `package.module:object.attribute`."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
+def current_directory_first() -> None:
+    """Let imports look into the current directory before anything else, as `python -m` does."""
+    here = str(Path.cwd())
+    if sys.path[:1] != [here]:
+        sys.path.insert(0, here)
+
+
+def load_reference(text: str) -> tuple[Any, str]:
+    """The object and the hash of the file that its module is in."""
+    match = _REFERENCE.fullmatch(text)
+    if match is None:
+        raise InvalidArgumentError(f"`model` must be a file or module:function; got {text!r}.")
+    current_directory_first()
+    importlib.invalidate_caches()
+    module = _import(match["module"], text)
+    found: Any = module
+    for name in match["names"].split("."):
+        if not hasattr(found, name):
+            raise InvalidArgumentError(
+                f"`model`: {text!r}: {_called(found)} has no {name!r}{_similar(found, name)} Check the name after the "
+                "colon."
+            )
+        found = getattr(found, name)
+    return found, _source_hash(module)
+
+
+def _import(name: str, text: str) -> ModuleType:
+    loaded = sys.modules.get(name.partition(".")[0])
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            hint = f" Write {text.replace('.py:', ':')!r}." if ".py:" in text else ""
+            raise InvalidArgumentError(
+                f"`model`: there is no module {error.name!r} in the current directory or among the installed "
+                f"packages.{hint}"
+            ) from error
+        raise _failed(name, error) from error
+    except Exception as error:  # whatever the code of the module raises
+        raise _failed(name, error) from error
+    here = Path.cwd() / name.partition(".")[0]
+    own = [file for file in (here.with_suffix(".py"), here / "__init__.py") if file.is_file()]
+    at = getattr(sys.modules[name.partition(".")[0]], "__file__", None)
+    if own and loaded is not None and (at is None or not own[0].samefile(at)):
+        raise InvalidArgumentError(
+            f"`model`: {own[0].name} in the current directory has the name of a module that is loaded already. "
+            "Rename it."
+        )
+    return module
+
+
+def _failed(name: str, error: Exception) -> InvalidArgumentError:
+    return InvalidArgumentError(f"`model`: importing {name!r} failed by {type(error).__name__}: {error}")
+
+
+def _source_hash(module: ModuleType) -> str:
+    file = getattr(module, "__file__", None)
+    if file is None:
+        raise InvalidArgumentError(
+            f"`model`: the module {module.__name__!r} has no file, so what it does cannot be recorded. Put the "
+            "function into a .py file."
+        )
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+
+
+def _called(found: Any) -> str:
+    if isinstance(found, ModuleType):
+        return f"the module {found.__name__!r}"
+    return f"an object of type {type(found).__name__}"
+
+
+def _similar(found: Any, name: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, [n for n in dir(found) if not n.startswith("_")], n=1)
+    return f"; did you mean {close[0]!r}?" if close else "."
