@@ -13,12 +13,12 @@ EXTRAS = {
     "xgboost": ["xgboost"],
     "shap": ["shap"],
     "frames": ["narwhals", "pandas", "polars", "pyarrow"],
-    "parallel": ["joblib", "threadpoolctl"],
+    "parallel": ["joblib", "cloudpickle", "threadpoolctl"],
     "plots": ["matplotlib"],
     "report": ["jinja2"],
     "command line": ["click", "tqdm"],
     "model files": ["skops", "onnxruntime"],
-    "cluster": ["dask", "distributed", "cloudpickle"],
+    "cluster": ["dask", "distributed"],
 }
 OPTIONAL = sum(EXTRAS.values(), ["numba"])
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
+import tempfile
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,19 +35,39 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], n_job
                 yield function(item)
         return
     try:
+        import cloudpickle  # noqa: F401
         import joblib
     except ImportError as error:
         raise MissingExtraError(
-            f"`n_jobs={n_jobs}` needs joblib: pip install 'controlshap[parallel]', or use n_jobs=1."
+            f"`n_jobs={n_jobs}` needs joblib and cloudpickle: pip install 'controlshap[parallel]', or use n_jobs=1."
         ) from error
-    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
-        parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator", max_nbytes="1M", mmap_mode="r")
-        yield from parallel(joblib.delayed(_limited)(function, item) for item in items)
+    with tempfile.TemporaryDirectory(prefix="controlshap-") as folder:
+        shipped = _ship(function, Path(folder))
+        with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+            parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator", max_nbytes="1M", mmap_mode="r")
+            yield from parallel(joblib.delayed(_limited)(shipped, item) for item in items)
 
 
-def _limited(function: Callable[[Item], Result], item: Item) -> Result:
+def _ship(function: Callable[[Any], Any], folder: Path) -> str:
+    """Write what all tasks share (model, background) to a file, which each worker reads once: no copy for each task."""
+    import cloudpickle
+
+    path = folder / f"{uuid.uuid4().hex}.pickle"
+    with path.open("wb") as file:
+        cloudpickle.dump(function, file)
+    return str(path)
+
+
+@lru_cache(maxsize=1)
+def _received(path: str) -> Callable[[Any], Any]:
+    with Path(path).open("rb") as file:
+        function: Callable[[Any], Any] = pickle.load(file)
+    return function
+
+
+def _limited(shipped: str, item: Any) -> Any:
     with one_blas_thread():
-        return function(item)
+        return _received(shipped)(item)
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
