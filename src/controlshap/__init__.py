@@ -11,11 +11,14 @@ from controlshap._errors import (
     ModelOutputError,
     NoClosedFormError,
     NotConvergedWarning,
+    RunStoppedError,
     SingularCovarianceWarning,
     SingularSystemError,
     WeakControlWarning,
 )
 from controlshap._version import __version__
+from controlshap.dataset.progress import Progress
+from controlshap.dataset.result import DatasetResult, FailedPart
 from controlshap.derivatives import FiniteDifferences
 from controlshap.estimators import Kernel, PerFeature, Permutation
 from controlshap.explain import explain
@@ -38,10 +41,12 @@ __all__ = [
     "CoalitionProcess",
     "ControlShapError",
     "ControlShapWarning",
+    "DatasetResult",
     "EncodedSpace",
     "ErraticVarianceWarning",
     "Explainer",
     "Explanation",
+    "FailedPart",
     "FiniteDifferences",
     "GaussianConditional",
     "Grouped",
@@ -59,8 +64,10 @@ __all__ = [
     "PerFeature",
     "Permutation",
     "Polynomial",
+    "Progress",
     "Ranking",
     "RidgeNetwork",
+    "RunStoppedError",
     "SingularCovarianceWarning",
     "SingularSystemError",
     "Summary",

@@ -5,6 +5,7 @@ ControlShapError
  ├ NoClosedFormError(TypeError)       this surrogate x this value function
  ├ SingularSystemError                too few distinct coalitions
  ├ ModelOutputError(ValueError)       wrong shape, or not finite
+ ├ RunStoppedError(RuntimeError)      a run over a data set was stopped from outside
  └ MissingExtraError(ImportError)     an optional package is needed
 ControlShapWarning(UserWarning)
  ├ NotConvergedWarning                the budget ended before the tolerance was met
@@ -45,6 +46,10 @@ class SingularSystemError(ControlShapError):
 
 class ModelOutputError(ControlShapError, ValueError):
     """The model returned something that is not one finite number per row and output."""
+
+
+class RunStoppedError(ControlShapError, RuntimeError):
+    """A run over a data set was stopped from outside (scheduler lost, disk full); run it again to finish."""
 
 
 class MissingExtraError(ControlShapError, ImportError):

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap.dataset.layout import Layout
+from controlshap.dataset.loading import load_parts
 from controlshap.dataset.manifest import read_manifest
-from controlshap.dataset.part_file import part_path, read_parts
-from controlshap.explanation import Explanation
+from controlshap.dataset.part_file import part_path
 from controlshap.report import write_report
 from controlshap.storage import load
 
@@ -44,7 +42,7 @@ def summarise_result(folder: Path) -> ResultSummary:
     statuses: Counter[str] = Counter()
     gains = []
     for part in _parts_there(folder):
-        explanation = _load_parts(folder, [part])
+        explanation = load_parts(folder, [part])
         statuses.update(explanation.status.tolist())
         gains.append(explanation.gain)
     every = np.concatenate(gains)
@@ -66,7 +64,7 @@ def report_result(folder: Path, path: Path, *, title: str | None = None, partial
         )
     n_rows = int(told["n_rows"])
     step = max(1, -(-n_rows // REPORT_ROWS))
-    explanation = _load_parts(folder, there[::step] if len(there) > 1 else there)
+    explanation = load_parts(folder, there[::step] if len(there) > 1 else there)
     if len(explanation) < n_rows and title is None:
         title = f"Shapley values of {len(explanation):,} of {n_rows:,} rows"
     return write_report(explanation, path, title=title)
@@ -75,17 +73,3 @@ def report_result(folder: Path, path: Path, *, title: str | None = None, partial
 def _parts_there(folder: Path) -> list[int]:
     n_parts = int(read_manifest(folder)["n_parts"])
     return [part for part in range(n_parts) if part_path(folder, part).is_file()]
-
-
-def _load_parts(folder: Path, parts: Sequence[int]) -> Explanation:
-    told = read_manifest(folder)
-    layout, names = Layout.from_json(told["layout"]), told["output_names"]
-    return Explanation(
-        **read_parts([part_path(folder, part) for part in parts], layout, told["hash"]),
-        feature_names=layout.players,
-        column_names=layout.columns,
-        output_names=None if names is None else tuple(names),
-        player_columns=tuple(tuple(columns) for columns in told["player_columns"]),
-        entropy=int(told["entropy"]),
-        settings=told["settings"],
-    )

@@ -168,6 +168,8 @@ def explain(
         prepared.model, prepared.background.frame, features=options.features, estimator=options.estimator,
         control=parse_control(options.control), groups=groups, max_background=options.max_background,
     )  # fmt: skip
+    # sampled here already, since the file may not fit into memory: base values carry that error
+    explainer._n_background = prepared.background.n_rows
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"\d+ of \d+ parts failed", ControlShapWarning)  # told below
         result = explain_dataset(

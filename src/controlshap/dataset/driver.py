@@ -144,6 +144,8 @@ def explain_dataset(
         "n_background_evaluations": mine.n_background_evaluations,
         "n_surrogate_evaluations": mine.n_surrogate_evaluations,
     }
+    if model_hash is not None:
+        settings["model_hash"] = model_hash
     layout = layout_of(mine, mine._problem.base.n_outputs)
     run = "" if before is None else before["hash"]
     job = Job(run, mine, None if rows.travels else rows, stopping, entropy, settings, layout, folder)

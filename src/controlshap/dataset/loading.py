@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from controlshap._errors import InvalidArgumentError
@@ -35,10 +36,15 @@ def load_dataset(path: str | Path, *, allow_partial: bool = False) -> Explanatio
             f"`path`: {len(missing)} of {n_parts} parts are missing in {str(folder)!r} ({some}){_failures(folder)}. "
             f"Run the same `explain_dataset` again to finish them{way_out}."
         )
-    layout = Layout.from_json(told["layout"])
-    names = told["output_names"]
+    return load_parts(folder, [part for part in range(n_parts) if part not in set(missing)])
+
+
+def load_parts(folder: Path, parts: Sequence[int]) -> Explanation:
+    """The explanation of some parts, all of which must be there."""
+    told = read_manifest(folder)
+    layout, names = Layout.from_json(told["layout"]), told["output_names"]
     return Explanation(
-        **read_parts(there, layout, told["hash"]),
+        **read_parts([part_path(folder, part) for part in parts], layout, told["hash"]),
         feature_names=layout.players,
         column_names=layout.columns,
         output_names=None if names is None else tuple(names),

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlshap._errors import ControlShapError
+from controlshap._errors import RunStoppedError
 
-
-class RunStoppedError(ControlShapError, RuntimeError):
-    """A run over a data set was stopped from outside (scheduler lost, disk full); run it again to finish."""
+__all__ = ["DatasetResult", "FailedPart", "RunStoppedError"]
 
 
 @dataclass(frozen=True)
