@@ -2,49 +2,54 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from controlshap import assemble
-from controlshap._errors import ControlShapWarning, InvalidArgumentError, NoClosedFormError
-from controlshap._random import EXPLAINER_ENTROPY, Purpose, RngLike, resolve_entropy, stream
+from controlshap._errors import InvalidArgumentError, NoClosedFormError
+from controlshap._random import Purpose, RngLike, resolve_entropy, stream
 from controlshap._types import AnyArray, FloatArray
 from controlshap._version import __version__
 from controlshap.adapters import as_model
 from controlshap.arguments import at_least, check_seconds, check_stopping, refuse_missing
-from controlshap.collecting import Names, collect, gather, merge, recorded
+from controlshap.collecting import Names, collect, merge, recorded
 from controlshap.device import device_explanation, wants_device
-from controlshap.encoding import Encoding, make_encoding, refuse_many_levels, refuse_unseen
-from controlshap.engine import RowResult, explain_row, refuse_budget
-from controlshap.estimators import Enumeration
+from controlshap.encoding import make_encoding, refuse_many_levels, refuse_unseen
+from controlshap.engine import RowResult, refuse_budget
 from controlshap.exact_forms import ExactForm, agrees, evaluations_to_recognise, recognise
-from controlshap.execution import check_jobs, ordered_map
+from controlshap.execution import check_jobs
 from controlshap.explanation import Explanation
 from controlshap.fits.boosting import boosting_available
 from controlshap.inputs import Table, read_table
 from controlshap.model import Model
 from controlshap.players import Groups, Players, resolve_players
+from controlshap.preparing import (
+    check_combination,
+    evaluated,
+    has_gaps,
+    read_rows,
+    sampled,
+    sampling_error,
+    with_inputs,
+)
 from controlshap.problem import BaseSample, Problem
 from controlshap.refining import check_same, continue_from
+from controlshap.running import continue_rows, explain_rows
 from controlshap.saving import load_explainer, save_explainer
 from controlshap.stopping import Stopping
 from controlshap.surrogates import Learner, SharedSurrogate, Trees, WideNetwork
 from controlshap.surrogates.shared import best_learner, hybrid_rows
-from controlshap.tape import Tape
 from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.marginal import Marginal, MarginalImputer
 
 if TYPE_CHECKING:
     from controlshap.dataset.progress import ProgressLike
     from controlshap.dataset.result import DatasetResult
-
-_Item = TypeVar("_Item")
 
 
 class Explainer:
@@ -61,8 +66,9 @@ class Explainer:
         Whether absent features ignore the revealed ones, or are conditioned on them as Gaussians.
     estimator : {"auto", "permutation", "kernel", "per_feature"} or estimator
         "auto" chooses by budget and players, and is exact where the budget covers all coalitions.
-    control : {"auto", "thorough", "none", "ridge", "network", "polynomial", "trees", "taylor"}, object, or list of them
-        The control variate. "auto" fits what takes less time than the model itself; "thorough" fits everything,
+    control : {"auto", "thorough", "none", "taylor"}, the name of a surrogate, object, or list of them
+        The control variate. Surrogates are "ridge", "network", "wide_network", "polynomial", "trees" and "coalitions".
+        "auto" fits what takes less time than the model itself; "thorough" fits everything,
         however long it takes; a list is combined by regression.
     variance : {"auto", "analytic", "bootstrap", "least_squares", "grouped"} or variance method
         Where standard errors come from.
@@ -122,16 +128,17 @@ class Explainer:
         self._estimator = assemble.resolve_estimator(estimator)
         self._controls = assemble.resolve_controls(control)
         self._variance = assemble.resolve_variance(variance)
-        if coefficient not in ("auto", "units", "folds"):
-            raise InvalidArgumentError(f"`coefficient` must be 'auto', 'units' or 'folds'; got {coefficient!r}.")
+        check_combination(self._variance, self._estimator, coefficient)
         self._coefficient: Literal["auto", "units", "folds"] = coefficient
         self._memory_limit = at_least("memory_limit", memory_limit, 2**20, "bytes; the default is 256 MB")
         self._max_background = at_least("max_background", max_background, 2, "rows")
-        self._check_variance()
         self._form: tuple[ExactForm | None] | None = None
         self._n_probes = 0
         adapted = as_model(model)
-        self._encoding = make_encoding(table, names, flag_missing=self._flags_missing(value_function, adapted, table))
+        # gaps are told to surrogates by a flag, unless the model's own form understands NaN
+        flags = has_gaps(table) and isinstance(value_function, Marginal)
+        flags = flags and self._form_of(adapted, value_function, len(table.column(0))) is None
+        self._encoding = make_encoding(table, names, flag_missing=flags)
         self.players: Players = self._encoding.expand(self._raw_players)
         self._background = self._encoding.encode(table, "background")
         if not isinstance(value_function, Marginal):
@@ -140,9 +147,9 @@ class Explainer:
         self._n_background = len(self._background)
         self._imputer = value_function.bind(self._background, self.players, self._encoding.labels)
         if self._imputer.finite_draws is not None and self._n_background > self._max_background:
-            self._background = self._sampled(self._background)
+            self._background = sampled(self._background, self._max_background)
             self._imputer = value_function.bind(self._background, self.players, self._encoding.labels)
-        self._model = _with_inputs(adapted, self._encoding)
+        self._model = with_inputs(adapted, self._encoding)
         self._problem: Problem | None = None
         self._seconds = check_seconds(seconds_per_evaluation)
         if isinstance(control, str) and control == "thorough":
@@ -198,13 +205,7 @@ class Explainer:
         for name, array in (("X", rows), ("background", self._background)):
             refuse_missing(array, name, self._encoding.labels)
         mixed = hybrid_rows(rows, self._imputer, budget, stream(resolve_entropy(rng), Purpose.SURROGATE))
-        parts: list[FloatArray] = []
-        step = max(1, self._memory_limit // (8 * 6 * mixed.shape[1]))
-        for start in range(0, len(mixed), step):
-            n_outputs = parts[0].shape[1] if parts else None
-            inputs = self._imputer.to_inputs(mixed[start : start + step])
-            parts.append(self._model(inputs, n_outputs=n_outputs, where=f"surrogate rows from {start}"))
-        outputs = np.concatenate(parts)
+        outputs = evaluated(self._model, self._imputer, mixed, self._memory_limit, "surrogate")
         trees = (Trees(), Trees(start=WideNetwork())) if boosting_available() else ()
         self._shared = SharedSurrogate.fit(
             mixed, outputs, learner or best_learner(mixed, outputs, (WideNetwork(), *trees))
@@ -291,9 +292,7 @@ class Explainer:
         problem = self._assemble(stopping.budget)
         if wants_device(device, problem, stopping, keep):
             return self._explain_on_device(problem, rows, first, stopping, entropy, settings, device)
-        task = partial(_explain_numbered, problem, entropy, stopping, keep is not False)
-        numbered = list(enumerate(rows, start=first))
-        results = gather(_first_here(task, numbered, n_jobs), keep)
+        results = explain_rows(problem, rows, first, stopping, entropy, n_jobs=n_jobs, keep=keep)
         settings = settings | {
             "n_background_evaluations": self.n_background_evaluations,
             "n_surrogate_evaluations": self.n_surrogate_evaluations,
@@ -317,7 +316,7 @@ class Explainer:
         result = explain_problem(problem, rows, budget=stopping.budget, entropy=entropy, device=device, first_row=first)
         settings = settings | {"n_background_evaluations": self.n_background_evaluations}
         names = Names(self._raw_players, self.column_names, self._model.output_names)
-        error = self._base_error(problem)
+        error = sampling_error(problem.base, self._n_background)
         return device_explanation(result, rows, names, error, entropy=entropy, settings=settings)
 
     def refine(
@@ -355,9 +354,8 @@ class Explainer:
         rows, n_jobs = self._check_rows(explanation.data), check_jobs(n_jobs)
         problem = self._assemble(int(explanation.settings["budget"]))
         check_same(explanation, problem, self._told)
-        task = partial(_continue_numbered, problem, explanation.entropy)
-        items = [(number, rows[number], *one) for number, *one in continuations]
-        found = gather(_first_here(task, items, n_jobs), keep=True)
+        items = [(number, rows[number], limits, tape) for number, limits, tape in continuations]
+        found = continue_rows(problem, items, explanation.entropy, n_jobs=n_jobs)
         settings = explanation.settings | {"refinements": explanation.settings["refinements"] + 1}
         refined = dict(zip([number for number, *_ in continuations], found, strict=True))
         return merge(explanation, refined, partial(self._collect, problem=problem), settings)
@@ -407,15 +405,6 @@ class Explainer:
             part_rows=part_rows, model_hash=model_hash, progress=progress,
         )  # fmt: skip
 
-    def _flags_missing(self, value_function: Any, model: Model, table: Table) -> bool:
-        """Whether gaps are told to surrogates by a flag: not where the model's own form understands NaN."""
-        gaps = any(
-            array.dtype.kind == "f" and np.isnan(array).any() for array in map(table.column, range(table.n_columns))
-        )
-        if not gaps or not isinstance(value_function, Marginal):
-            return False
-        return self._form_of(model, value_function, len(table.column(0))) is None
-
     def _form_of(self, model: Model, value_function: Any, n_rows: int) -> ExactForm | None:
         """What the model is recognised as, where that is asked for; looked for once, since it may ask the model."""
         if not isinstance(value_function, (Marginal, MarginalImputer)):
@@ -427,43 +416,9 @@ class Explainer:
             self._n_probes = evaluations_to_recognise(model.source)
         return self._form[0]
 
-    def _sampled(self, rows: FloatArray) -> FloatArray:
-        """A fixed random part of a background that is too large."""
-        rng = stream(EXPLAINER_ENTROPY, Purpose.BACKGROUND)
-        chosen = np.sort(rng.permutation(len(rows))[: self._max_background])
-        warnings.warn(
-            f"`background` has {len(rows)} rows; {self._max_background} of them (a fixed random sample) are used "
-            "as the background, and base values carry that error. Set `max_background` to change it.",
-            ControlShapWarning,
-            stacklevel=3,
-        )
-        return rows[chosen]
-
-    def _base_error(self, problem: Problem) -> FloatArray:
-        """Error of the base value `(outputs,)` because the background was sampled."""
-        n = len(self._background)
-        if not problem.base.finite or n == self._n_background:
-            return np.zeros(problem.base.n_outputs)
-        spread: FloatArray = problem.base.values[:, :, 0].std(axis=0, ddof=1)
-        error: FloatArray = spread * np.sqrt((1.0 - n / self._n_background) / n)
-        return error
-
     def _check_rows(self, X: Any) -> FloatArray:
         """Rows to explain as doubles."""
-        if hasattr(X, "to_frame") and hasattr(X, "index") and self._is_frame:
-            X = X.to_frame().T  # one row of a frame: its index names the columns
-        table = read_table(X, "X", one_row=True)
-        n_columns = len(self.column_names)
-        if table.n_columns != n_columns:
-            raise InvalidArgumentError(
-                f"`X` has {table.n_columns} columns but `background` has {n_columns}; both need one value per "
-                "model input."
-            )
-        if table.names is not None and self._is_frame and table.names != self.column_names:
-            if sorted(table.names) != sorted(self.column_names):
-                odd = sorted(set(table.names) ^ set(self.column_names))
-                raise InvalidArgumentError(f"`X` and `background` must have the same columns; these differ: {odd[:8]}.")
-            table = table.ordered(self.column_names)
+        table = read_rows(X, self.column_names, named=self._is_frame)
         if not isinstance(self._imputer, MarginalImputer):
             refuse_unseen(self._encoding, table)
         self._extend(table)
@@ -480,19 +435,6 @@ class Explainer:
             self._encoding = encoding
             self._model = replace(self._model, to_inputs=encoding)
             self._problem = None if self._problem is None else replace(self._problem, model=self._model)
-
-    def _check_variance(self) -> None:
-        if self._variance is not None and self._estimator is not None:
-            self._variance.check(least_squares=self._estimator.is_least_squares, n_draws=self._estimator.n_draws)
-        elif self._variance is not None:
-            self._variance.check(least_squares=False, n_draws=1)
-        if self._coefficient == "folds" and self._variance is not None and not self._variance.by_units:
-            raise InvalidArgumentError(
-                f"`coefficient='folds'` works unit by unit and fits variance='auto', 'analytic' or 'least_squares', "
-                f"not {self._variance}. Use coefficient='units'."
-            )
-        if self._estimator is not None and isinstance(self._estimator, Enumeration):
-            raise InvalidArgumentError("`estimator`: enumeration is chosen by estimator='auto' where it fits.")
 
     def _assemble(self, budget: int) -> Problem:
         """Put the parts together, refuse a budget that is too small for them, and evaluate the background once."""
@@ -511,14 +453,8 @@ class Explainer:
         form = self._form_of(self._model, imputer, len(rows)) if self._encoding.is_plain else None
         if form is None:
             refuse_budget(problem, budget)
-        predictions: list[FloatArray] = []
-        step = max(1, self._memory_limit // (8 * 6 * rows.shape[1]))
-        for start in range(0, len(rows), step):
-            inputs = imputer.to_inputs(rows[start : start + step])
-            n_outputs = predictions[0].shape[1] if predictions else None
-            where = f"background rows {start} to {start + len(inputs) - 1}"
-            predictions.append(self._model(inputs, n_outputs=n_outputs, where=where))
-        base = BaseSample(rows, np.concatenate(predictions)[:, :, None], population)
+        predictions = evaluated(self._model, imputer, rows, self._memory_limit, "background")
+        base = BaseSample(rows, predictions[:, :, None], population)
         if form is not None and not agrees(form, rows, base.values[:, :, 0]):
             form = None  # a subclass or a wrapped model that says something else
         self._problem = replace(problem, base=base, form=form, shared=self._shared, seconds=self._seconds)
@@ -533,7 +469,9 @@ class Explainer:
         problem: Problem,
     ) -> Explanation:
         names = Names(self._raw_players, self.column_names, self._model.output_names)
-        return collect(results, data, names, self._base_error(problem), entropy=entropy, settings=settings)
+        return collect(
+            results, data, names, sampling_error(problem.base, self._n_background), entropy=entropy, settings=settings
+        )
 
     def _describe(self, stopping: Stopping, stop: Any, level: float) -> dict[str, Any]:
         return self._told | {
@@ -556,29 +494,3 @@ class Explainer:
     def load(cls, path: str | Path, model: Any) -> Explainer:
         """Read what `save` wrote; the model is given again."""
         return load_explainer(cls, Path(path), model)
-
-
-def _first_here(task: Callable[[_Item], RowResult], items: list[_Item], n_jobs: int) -> Iterator[RowResult]:
-    """The first row in this process: what is computed once (D matrices) is then kept, and sent along to the workers."""
-    yield from ordered_map(task, items[:1], 1)
-    yield from ordered_map(task, items[1:], n_jobs)
-
-
-def _explain_numbered(
-    problem: Problem, entropy: int, stopping: Stopping, records: bool, item: tuple[int, FloatArray]
-) -> RowResult:
-    number, row = item
-    return explain_row(problem, row, number, entropy, stopping, Tape(records=records))
-
-
-def _continue_numbered(problem: Problem, entropy: int, item: tuple[int, FloatArray, Stopping, Tape]) -> RowResult:
-    number, row, stopping, tape = item
-    return explain_row(problem, row, number, entropy, stopping, tape)
-
-
-def _with_inputs(model: Model, encoding: Encoding) -> Model:
-    if encoding.is_plain and encoding.maker is None:
-        return model
-    # derivatives and forms are read from a model whose inputs are the columns, not from one behind an encoding
-    source = model.source if encoding.is_plain else encoding
-    return Model(model.predict, source, encoding, model.output_names)

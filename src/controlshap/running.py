@@ -1,0 +1,57 @@
+"""Rows of one call, each explained on its own: here, or spread over processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeVar
+
+from controlshap._types import FloatArray
+from controlshap.collecting import gather
+from controlshap.engine import RowResult, explain_row
+from controlshap.execution import ordered_map
+from controlshap.problem import Problem
+from controlshap.stopping import Stopping
+from controlshap.tape import Tape
+
+_Item = TypeVar("_Item")
+
+
+def explain_rows(
+    problem: Problem,
+    rows: FloatArray,
+    first: int,
+    stopping: Stopping,
+    entropy: int,
+    *,
+    n_jobs: int,
+    keep: bool | None,
+) -> list[RowResult]:
+    """Explain rows whose numbers, and so their random streams, start at `first`."""
+    task = partial(_explain_numbered, problem, entropy, stopping, keep is not False)
+    return gather(_first_here(task, list(enumerate(rows, start=first)), n_jobs), keep)
+
+
+def continue_rows(
+    problem: Problem, items: list[tuple[int, FloatArray, Stopping, Tape]], entropy: int, *, n_jobs: int
+) -> list[RowResult]:
+    """Go on with rows from their tapes."""
+    return gather(_first_here(partial(_continue_numbered, problem, entropy), items, n_jobs), keep=True)
+
+
+def _first_here(task: Callable[[_Item], RowResult], items: list[_Item], n_jobs: int) -> Iterator[RowResult]:
+    """The first row in this process: what is computed once (D matrices) is then kept, and sent along to the workers."""
+    yield from ordered_map(task, items[:1], 1)
+    yield from ordered_map(task, items[1:], n_jobs)
+
+
+def _explain_numbered(
+    problem: Problem, entropy: int, stopping: Stopping, records: bool, item: tuple[int, FloatArray]
+) -> RowResult:
+    number, row = item
+    return explain_row(problem, row, number, entropy, stopping, Tape(records=records))
+
+
+def _continue_numbered(problem: Problem, entropy: int, item: tuple[int, FloatArray, Stopping, Tape]) -> RowResult:
+    number, row, stopping, tape = item
+    return explain_row(problem, row, number, entropy, stopping, tape)
