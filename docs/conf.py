@@ -5,6 +5,7 @@ The built site loads nothing from elsewhere. Formulas are written as MathML, whi
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -16,6 +17,8 @@ from docutils.utils.math.unichar2tex import uni2tex_table
 
 import controlshap
 from controlshap.commands import commands
+
+os.environ["TQDM_DISABLE"] = "1"  # notebooks run on machines of any speed, and a bar is shown only after a while
 
 project = "controlshap"
 author = "The controlshap developers"

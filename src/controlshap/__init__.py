@@ -17,7 +17,6 @@ from controlshap._errors import (
     WeakControlWarning,
 )
 from controlshap._version import __version__
-from controlshap.dataset.progress import Progress
 from controlshap.dataset.result import DatasetResult, FailedPart
 from controlshap.derivatives import FiniteDifferences
 from controlshap.estimators import Kernel, PerFeature, Permutation
@@ -27,6 +26,7 @@ from controlshap.explanation import Explanation
 from controlshap.history import History
 from controlshap.kernel_explainer import KernelExplainer
 from controlshap.pipelines import EncodedSpace, encoded_space, one_hot_groups
+from controlshap.progress import Progress
 from controlshap.ranking import Ranking
 from controlshap.storage import load
 from controlshap.summary import Summary

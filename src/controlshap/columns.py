@@ -19,6 +19,8 @@ from controlshap._types import FloatArray, IntArray
 
 #: Most levels of a category that get a column each; more are told by their number alone.
 ONE_HOT_LEVELS = 32
+#: Up to here doubles tell whole numbers apart.
+LARGEST_WHOLE = 2**53
 
 
 class Column(Protocol):
@@ -55,7 +57,7 @@ class Number:
     def decode(self, block: FloatArray) -> Any:
         """Itself."""
         column = block[:, 0]
-        if self.whole and np.array_equal(column, np.rint(column)):
+        if self.whole and np.array_equal(column, np.rint(column)) and (np.abs(column) <= LARGEST_WHOLE).all():
             return column.astype(np.int64)
         return column
 
@@ -107,12 +109,16 @@ class Category:
         Frequencies of the background's levels.
     missing : object
         What a missing value is in the data: None, NaN or the frame's own.
+    apart : bool
+        Whether 1, 1.0 and True are different levels, and so are None and NaN, as in columns of objects. Columns of a
+        type of their own have one way to write each.
     """
 
     name: str
     levels: tuple[Any, ...]
     shares: tuple[float, ...]
     missing: Any = None
+    apart: bool = False
 
     @property
     def n_seen(self) -> int:
@@ -133,7 +139,7 @@ class Category:
 
     @cached_property
     def _number(self) -> dict[Any, int]:
-        return {level: number for number, level in enumerate(self.levels)}
+        return {_key(level, self.apart): number for number, level in enumerate(self.levels)}
 
     @cached_property
     def _cuts(self) -> tuple[FloatArray, FloatArray]:
@@ -146,8 +152,17 @@ class Category:
 
     def extended(self, values: Any, argument: str) -> Category:
         """With levels that the background does not hold."""
-        new = {level: None for level in as_levels(values, self.name, argument) if level not in self._number}
-        return replace(self, levels=(*self.levels, *new)) if new else self
+        levels = as_levels(values, self.name, argument, apart=self.apart)
+        new = {_key(level, self.apart): level for level in levels if _key(level, self.apart) not in self._number}
+        return replace(self, levels=(*self.levels, *new.values())) if new else self
+
+    def matched(self, values: Any, argument: str) -> list[Any]:
+        """Values that come without a type, as the background writes them: True where it holds True and no 1."""
+        levels = as_levels(values, self.name, argument, apart=self.apart)
+        if not self.apart:
+            return levels
+        same = {_key(level, False): level for level in reversed(self.levels[: self.n_seen])}
+        return [level if _key(level, True) in self._number else same.get(_key(level, False), level) for level in levels]
 
     @cached_property
     def _marks(self) -> FloatArray:
@@ -163,7 +178,8 @@ class Category:
 
     def encode(self, values: Any, argument: str) -> FloatArray:
         """Numbers of levels, as indicators where there are few."""
-        numbers = np.array([self._number[level] for level in as_levels(values, self.name, argument)], dtype=np.int64)
+        levels = as_levels(values, self.name, argument, apart=self.apart)
+        numbers = np.array([self._number[_key(level, self.apart)] for level in levels], dtype=np.int64)
         marks = np.concatenate([np.zeros(self.n_seen), self._marks])[numbers]
         if not self.one_hot:
             return np.where(marks > 0, self.n_seen - 1 + marks, numbers)[:, None]
@@ -190,20 +206,32 @@ class Category:
         return table[self.numbers(block)]
 
 
-def category(name: str, values: Any, argument: str) -> Category:
+def category(name: str, values: Any, argument: str, *, apart: bool = False) -> Category:
     """The category whose levels are these, the most frequent first."""
-    levels = as_levels(values, name, argument)
+    levels = as_levels(values, name, argument, apart=apart)
     counts: dict[Any, int] = {}
+    first: dict[Any, Any] = {}
     for level in levels:
-        counts[level] = counts.get(level, 0) + 1
-    ordered = sorted(counts, key=lambda level: -counts[level])  # stable: as met among equals
-    gaps = [value for value, level in zip(values, levels, strict=True) if level is None]
-    return Category(name, tuple(ordered), tuple(counts[level] / len(levels) for level in ordered), *gaps[:1])
+        key = _key(level, apart)
+        counts[key] = counts.get(key, 0) + 1
+        first.setdefault(key, level)
+    ordered = sorted(counts, key=lambda key: -counts[key])  # stable: as met among equals
+    shares = tuple(counts[key] / len(levels) for key in ordered)
+    gaps = (value for value, level in zip(values, levels, strict=True) if level is None)
+    missing = None if apart else next(gaps, None)
+    return Category(name, tuple(first[key] for key in ordered), shares, missing, apart)
 
 
-def as_levels(values: Any, name: str, argument: str) -> list[Any]:
-    """Values that can be told apart; None for what is missing."""
-    levels = [None if is_missing(value) else value for value in values]
+def _key(level: Any, apart: bool) -> Any:
+    """By what levels are told apart: equality, and the type as well where kinds are told `apart`."""
+    if is_missing(level):
+        return (type(level) if apart else None, None)  # NaN is not equal to itself
+    return (type(level), level) if apart else level
+
+
+def as_levels(values: Any, name: str, argument: str, *, apart: bool) -> list[Any]:
+    """Values that can be told apart; None for what is missing, whatever its kind, unless kinds are told `apart`."""
+    levels = [None if not apart and is_missing(value) else value for value in values]
     for value in levels:
         try:
             hash(value)
@@ -224,23 +252,55 @@ def is_missing(value: Any) -> bool:
     return type(value).__name__ in ("NAType", "NaTType")
 
 
+def is_number(value: Any, *, truth: bool = False) -> bool:
+    """Whether this is a real number, or missing; True and False only with `truth`."""
+    if isinstance(value, (bool, np.bool_)):
+        return truth
+    return is_missing(value) or isinstance(value, (int, float, np.integer, np.floating))
+
+
 def as_numbers(values: Any, name: str, argument: str) -> FloatArray:
     """Doubles, NaN where something is missing."""
     array = np.asarray(values)
     if array.dtype.kind in "fiub":
+        refuse_beyond_doubles(array, argument, name)
         return array.astype(float)
-    try:
-        return np.array([np.nan if is_missing(value) else float(value) for value in values])
-    except (TypeError, ValueError):
-        odd = next(value for value in values if not is_missing(value) and not _is_number(value))
+    numbers = np.empty(len(array))
+    for row, value in enumerate(array.tolist()):
+        try:
+            numbers[row] = np.nan if is_missing(value) else _as_double(value)
+        except OverflowError:
+            raise InvalidArgumentError(
+                f"`{argument}`: the column {name!r} must hold finite numbers, whole ones up to 2**53; got "
+                f"{_shown(value)}. Replace it (NaN is allowed with independent features if the model accepts it)."
+            ) from None
+        except (TypeError, ValueError):
+            raise InvalidArgumentError(
+                f"`{argument}`: the column {name!r} holds numbers in the background, but {_shown(value)} here. Convert "
+                "the column."
+            ) from None
+    return numbers
+
+
+def _as_double(value: Any) -> float:
+    if isinstance(value, (str, bytes)):
+        raise TypeError("text is no number, even where it reads like one")
+    number = float(value)
+    if np.isinf(number) or (isinstance(value, int) and abs(value) > LARGEST_WHOLE):
+        raise OverflowError
+    return number
+
+
+def _shown(value: Any) -> str:
+    text = f"{type(value).__name__} {value!r}" if not isinstance(value, (str, int, float)) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def refuse_beyond_doubles(array: Any, argument: str, name: str | None = None) -> None:
+    """Whole numbers that would be rounded, and so confused."""
+    if array.dtype.kind in "iu" and array.size and (array.max() > LARGEST_WHOLE or array.min() < -LARGEST_WHOLE):
+        where = "" if name is None else f": the column {name!r}"
         raise InvalidArgumentError(
-            f"`{argument}`: the column {name!r} holds numbers in the background, but {odd!r} here. Convert the column."
-        ) from None
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
+            f"`{argument}`{where} holds whole numbers beyond 2**53, which doubles cannot tell apart. Turn identifiers "
+            "into text or categories, and quantities into floats."
+        )

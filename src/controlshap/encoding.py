@@ -11,7 +11,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import AnyArray, FloatArray
-from controlshap.columns import Category, Column, Flagged, Number, category
+from controlshap.columns import Category, Column, Flagged, Number, as_levels, category, is_number
 from controlshap.frames import FrameMaker
 from controlshap.inputs import Table
 from controlshap.players import Players
@@ -62,7 +62,7 @@ class Encoding:
     def extended(self, table: Table, argument: str) -> Encoding:
         """With levels that are met for the first time."""
         columns = [
-            column.extended(table.column(number), argument) if isinstance(column, Category) else column
+            column.extended(self._values(table, number, argument), argument) if isinstance(column, Category) else column
             for number, column in enumerate(self.columns)
         ]
         if all(new is old for new, old in zip(columns, self.columns, strict=True)):
@@ -73,8 +73,40 @@ class Encoding:
         """Doubles `(n, len(labels))`."""
         if self.is_plain and table.rows is not None:
             return table.rows
-        parts = [column.encode(table.column(number), argument) for number, column in enumerate(self.columns)]
+        self._check_types(table, argument)
+        parts = [
+            column.encode(self._values(table, number, argument), argument) for number, column in enumerate(self.columns)
+        ]
         return np.ascontiguousarray(np.concatenate(parts, axis=1))
+
+    def _values(self, table: Table, number: int, argument: str) -> Any:
+        """What is to be encoded: rows without types write levels as they like (1 for True)."""
+        column = self.columns[number]
+        if not isinstance(column, Category):
+            return table.column(number)
+        return table.raw(number) if table.maker is not None else column.matched(table.raw(number), argument)
+
+    def _check_types(self, table: Table, argument: str) -> None:
+        """Whether the model can be shown these values in columns of the types it knows."""
+        if self.maker is None:
+            return
+        for number, (kind, column) in enumerate(zip(self.maker.kinds, self.columns, strict=True)):
+            if isinstance(column, Category):
+                values = as_levels(self._values(table, number, argument), column.name, argument, apart=False)
+                odd = [value for value in dict.fromkeys(values) if value is not None and not kind.admits(value)]
+                if odd:
+                    raise InvalidArgumentError(
+                        f"`{argument}`: the column {column.name!r} holds {odd[:3]}, which a column of the background's "
+                        f"type ({kind.dtype}) cannot. Use one type for both, with all levels in it."
+                    )
+            elif table.maker is not None and table.maker.kinds[number].null is not None:
+                own = table.maker.kinds[number].null
+                if self.maker.library == "polars" == table.maker.library and own != (kind.null is not False):
+                    raise InvalidArgumentError(
+                        f"`{argument}`: the column {column.labels[0]!r} writes missing numbers as "
+                        f"{'null' if own else 'NaN'}, and the background does not. Use one of them in both: "
+                        "fill_nan(None), or fill_null(nan)."
+                    )
 
     def __call__(self, rows: FloatArray) -> Any:
         """What the model sees of doubles `(n, len(labels))`."""
@@ -112,7 +144,8 @@ def make_encoding(table: Table, names: Sequence[str], *, flag_missing: bool) -> 
         values = table.column(number)
         as_category = kind.values == "category" if kind is not None else not _holds_numbers(values)
         if as_category:
-            columns.append(category(name, values, "background"))
+            apart = kind is None or kind.dtype.lower() == "object"
+            columns.append(category(name, table.raw(number), "background", apart=apart))
             continue
         numbers = Number(name).encode(values, "background")[:, 0]
         missing = np.isnan(numbers)
@@ -127,14 +160,16 @@ def _holds_numbers(values: AnyArray) -> bool:
     """Whether every entry of an array's column is a number, or missing."""
     if values.dtype.kind != "O":
         return values.dtype.kind in "fiub"
-    return all(value is None or isinstance(value, (int, float, np.number)) for value in values.tolist())
+    return all(is_number(value) for value in values.tolist())
 
 
 def refuse_unseen(encoding: Encoding, table: Table) -> None:
     """With correlated features other columns are conditioned on a level, which needs rows that have it."""
     for number, column in enumerate(encoding.columns):
-        if isinstance(column, Category) and column.extended(table.column(number), "X") is not column:
-            new = column.extended(table.column(number), "X").levels[column.n_seen :]
+        if not isinstance(column, Category):
+            continue
+        new = column.extended(encoding._values(table, number, "X"), "X").levels[column.n_seen :]
+        if new:
             raise InvalidArgumentError(
                 f"`X`: the column {column.name!r} holds {list(new[:3])}, which the background does not; correlated "
                 "features are conditioned on such a level and need background rows that have it. Add some, or use "

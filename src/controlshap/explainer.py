@@ -38,6 +38,7 @@ from controlshap.preparing import (
     with_inputs,
 )
 from controlshap.problem import BaseSample, Problem
+from controlshap.progress import ProgressLike, check_progress
 from controlshap.refining import check_same, continue_from
 from controlshap.running import continue_rows, explain_rows
 from controlshap.saving import load_explainer, save_explainer
@@ -48,7 +49,6 @@ from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.marginal import Marginal, MarginalImputer
 
 if TYPE_CHECKING:
-    from controlshap.dataset.progress import ProgressLike
     from controlshap.dataset.result import DatasetResult
 
 
@@ -228,6 +228,7 @@ class Explainer:
         keep: bool | None = None,
         history: bool = False,
         device: str | None = None,
+        progress: ProgressLike = None,
     ) -> Explanation:
         """Explain rows. Each stops on its own, when all it was told to reach is reached, or at a limit.
 
@@ -261,7 +262,11 @@ class Explainer:
             the module must be on it). By default where a module on a GPU and the settings allow it: a budget alone,
             estimator "auto" or "permutation", control "auto", "none" or "taylor". Random numbers then come from a
             counter and differ from those of the usual way for the same `rng`.
+        progress : {None, True, False, "json"} or callable
+            None shows a bar on a terminal and in notebooks after two seconds; "json" writes a line on stderr after
+            every row; a function gets a `Progress`.
         """
+        check_progress(progress)
         entropy = resolve_entropy(rng)
         if keep not in (True, False, None):
             raise InvalidArgumentError(f"`keep` must be True, False or None; got {keep!r}.")
@@ -272,7 +277,7 @@ class Explainer:
         stopping = replace(stopping, staged=bool(history))
         settings = self._describe(stopping, stop, level)
         return self._explain_rows(
-            X, 0, stopping, entropy, settings, n_jobs=check_jobs(n_jobs), keep=keep, device=device
+            X, 0, stopping, entropy, settings, n_jobs=check_jobs(n_jobs), keep=keep, device=device, progress=progress
         )
 
     def _explain_rows(
@@ -286,13 +291,14 @@ class Explainer:
         n_jobs: int = 1,
         keep: bool | None = None,
         device: str | None = None,
+        progress: ProgressLike = False,
     ) -> Explanation:
         """Explain rows whose numbers, and so their random streams, start at `first`."""
         rows = self._check_rows(X)
         problem = self._assemble(stopping.budget)
         if wants_device(device, problem, stopping, keep):
             return self._explain_on_device(problem, rows, first, stopping, entropy, settings, device)
-        results = explain_rows(problem, rows, first, stopping, entropy, n_jobs=n_jobs, keep=keep)
+        results = explain_rows(problem, rows, first, stopping, entropy, n_jobs=n_jobs, keep=keep, progress=progress)
         settings = settings | {
             "n_background_evaluations": self.n_background_evaluations,
             "n_surrogate_evaluations": self.n_surrogate_evaluations,

@@ -23,19 +23,28 @@ class Kind:
     values : {"number", "whole", "category"}
         How it is encoded: as a number, a whole one, or by its levels (names, and True and False).
     dtype : str
-        The frame's own word for it.
+        The frame's own word for it; of a categorical column of pandas with the type of its categories.
     levels : tuple or None
         All categories of a categorical column, in their order.
     ordered : bool
-    null : bool
-        Whether a missing number is a null of polars rather than NaN.
+    null : bool or None
+        Whether a missing number is a null of polars rather than NaN; None where no number is missing.
     """
 
     values: Literal["number", "whole", "category"]
     dtype: str
     levels: tuple[Any, ...] | None = None
     ordered: bool = False
-    null: bool = False
+    null: bool | None = None
+
+    def admits(self, level: Any) -> bool:
+        """Whether a column of categories can hold this."""
+        if self.levels is not None:
+            return level in self.levels
+        name = self.dtype.lower()
+        if name.startswith("bool"):
+            return bool(level in (True, False))
+        return name == "object" or isinstance(level, str)
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,8 @@ class FrameMaker:
         if self.library == "polars":
             import polars
 
+            if np.isnan(rows).any():
+                return self.from_columns(list(rows.T))  # null or NaN, column by column
             return polars.DataFrame(rows, schema=list(self.columns), orient="row")
         import pandas
 
@@ -86,18 +97,38 @@ def _pandas_column(values: Any, kind: Kind) -> Any:
     import pandas
 
     if kind.levels is not None:
-        return pandas.Categorical(values, categories=list(kind.levels), ordered=kind.ordered)
+        levels = pandas.Index(list(kind.levels), dtype=kind.dtype.removeprefix("category[").removesuffix("]"))
+        return pandas.Categorical(values, categories=levels, ordered=kind.ordered)
     if kind.values == "number" and kind.dtype == "float64":
         return values
-    if kind.values == "whole" and values.dtype.kind == "f" and not (kind.dtype[0].isupper() and _is_whole(values)):
-        return values  # conditioned or missing: no whole numbers, and no such type in the frame for them
+    if kind.values == "whole":
+        takes_gaps = kind.dtype[0].isupper() or kind.dtype.endswith("[pyarrow]")
+        if not _fits(values, kind.dtype) or (values.dtype.kind == "f" and not takes_gaps):
+            return values  # conditioned, missing or too large: no such type in the frame for them
+        if values.dtype.kind == "f":
+            values = pandas.array(values, dtype="Int64")
     if kind.dtype == "object" or (kind.dtype == "bool" and any(not isinstance(value, bool) for value in values)):
         return pandas.Series(values, dtype=object)  # an array of text would become text
-    return pandas.array(values, dtype=kind.dtype)
+    return pandas.array(values, dtype=_pandas_type(kind.dtype))
 
 
-def _is_whole(values: Any) -> bool:
-    return bool(np.array_equal(values, np.rint(values), equal_nan=True))
+def _pandas_type(name: str) -> Any:
+    """The type of a name, which for text of pyarrow's own is taken by another type."""
+    import pandas
+
+    if name != "string[pyarrow]":
+        return name
+    import pyarrow
+
+    return pandas.ArrowDtype(pyarrow.string())
+
+
+def _fits(values: Any, dtype: str) -> bool:
+    """Whether these are whole numbers that a type ("Int8", "uint8", "int8[pyarrow]") can hold, or missing."""
+    known = values[~np.isnan(values)]
+    limits = np.iinfo(dtype.lower().removesuffix("[pyarrow]"))
+    whole = np.array_equal(known, np.rint(known))
+    return whole and (len(known) == 0 or bool(known.min() >= limits.min and known.max() <= limits.max))
 
 
 def _polars_column(values: Any, kind: Kind) -> Any:
@@ -106,8 +137,8 @@ def _polars_column(values: Any, kind: Kind) -> Any:
     if kind.values == "category":
         dtype = getattr(polars, kind.dtype) if kind.levels is None else polars.Enum(kind.levels)
         return polars.Series(values.tolist(), dtype=dtype)
-    series = polars.Series(values, nan_to_null=kind.null)
-    fits = kind.values == "number" or _is_whole(values)
+    series = polars.Series(values, nan_to_null=kind.null is not False)
+    fits = kind.values == "number" or _fits(values, kind.dtype)
     return series.cast(getattr(polars, kind.dtype)) if fits else series
 
 
@@ -122,7 +153,9 @@ class FrameColumns:
 
 def is_frame(data: Any) -> bool:
     """Whether this has named columns."""
-    return hasattr(data, "columns") and not isinstance(data, np.ndarray)
+    # of the type: the columns of a lazy frame are found by running it
+    has_columns = hasattr(type(data), "columns") or "columns" in getattr(data, "__dict__", ())
+    return has_columns and not isinstance(data, np.ndarray)
 
 
 def read_frame(frame: Any, argument: str) -> FrameColumns:
@@ -133,10 +166,23 @@ def read_frame(frame: Any, argument: str) -> FrameColumns:
         raise MissingExtraError(
             f"`{argument}` is a frame, which needs narwhals: pip install 'controlshap[frames]', or pass an array."
         ) from error
-    _check_names(frame, argument)
-    wrapped = nw.from_native(frame, eager_only=True)
+    if not hasattr(type(frame), "collect"):
+        _check_names(frame, argument)
+    try:
+        wrapped = nw.from_native(frame, eager_only=True)
+    except TypeError as error:
+        raise InvalidArgumentError(
+            f"`{argument}` ({type(frame).__module__}.{type(frame).__name__}) is no frame in memory of pandas, polars "
+            "or pyarrow. Collect it (`.collect()`, `.compute()`, `.to_pandas()`), or pass an array."
+        ) from error
     if wrapped.implementation.name not in ("PANDAS", "POLARS"):
-        wrapped = nw.from_native(wrapped.to_pandas(), eager_only=True)
+        try:
+            wrapped = nw.from_native(wrapped.to_pandas(), eager_only=True)
+        except ImportError as error:
+            raise MissingExtraError(
+                f"`{argument}` is a frame of {type(frame).__module__}, which needs pandas: pip install "
+                "'controlshap[frames]', or pass an array."
+            ) from error
     columns = tuple(wrapped.columns)
     names = tuple(str(name) for name in columns)
     arrays, kinds, odd = [], [], []
@@ -144,14 +190,19 @@ def read_frame(frame: Any, argument: str) -> FrameColumns:
         series = wrapped.get_column(name)
         found = _read_column(series, nw)
         if found is None:
-            odd.append(f"{name} ({series.dtype})")
+            odd.append(f"{name} ({series.to_native().dtype})")
             continue
+        if found[0].dtype.kind == "f" and 0 < series.null_count() < np.isnan(found[0]).sum():
+            raise InvalidArgumentError(
+                f"`{argument}`: the column {str(name)!r} holds both null and NaN. Use one of them: "
+                "fill_nan(None), or fill_null(nan)."
+            )
         arrays.append(found[0])
         kinds.append(found[1])
     if odd:
         raise InvalidArgumentError(
             f"`{argument}`: the columns {odd[:8]} hold neither numbers nor categories. Turn them into numbers (days "
-            "since a date, say) before the model, or leave them out."
+            "since a date, floats for decimals) or categories before the model, or leave them out."
         )
     maker = FrameMaker(wrapped.implementation.name.lower(), columns, tuple(kinds))
     return FrameColumns(names, tuple(arrays), maker)
@@ -170,19 +221,30 @@ def _check_names(frame: Any, argument: str) -> None:
 def _read_column(series: Any, nw: Any) -> tuple[Any, Kind] | None:
     """The column as an array (None for a type without Shapley values), and what it was."""
     dtype, native = series.dtype, series.to_native()
-    own = str(native.dtype) if hasattr(native, "array") else type(native.dtype).__name__
+    own = _own_name(native)
+    if dtype in (nw.Int128, nw.UInt128, nw.Decimal):
+        return None  # doubles do not tell them apart
     if dtype.is_integer():
         gaps = series.null_count() > 0
-        array = series.cast(nw.Float64).to_numpy() if gaps else series.to_numpy()
-        return np.asarray(array), Kind("whole", own, null=True)
+        array = np.asarray(series.cast(nw.Float64).to_numpy() if gaps else series.to_numpy())
+        return array, Kind("whole", own, null=True if gaps else None)
     if dtype.is_numeric():
         array = series.cast(nw.Float64).to_numpy().astype(float)
-        return array, Kind("number", own, null=bool(np.isnan(array).sum() == series.null_count()))
+        return array, Kind("number", own, null=bool(series.null_count() > 0) if np.isnan(array).any() else None)
     if dtype in (nw.Categorical, nw.Enum) or isinstance(dtype, (nw.Categorical, nw.Enum)):
-        return _objects(series), _categorical_kind(native, own)
+        return None if "[pyarrow]" in own else (_objects(series), _categorical_kind(native, own))
     if dtype in (nw.String, nw.Boolean, nw.Object):
         return _objects(series), Kind("category", own)
     return None
+
+
+def _own_name(native: Any) -> str:
+    """The name of a column's type, from which the type can be made again."""
+    if not hasattr(native, "array"):
+        return type(native.dtype).__name__
+    if str(native.dtype) == "category":
+        return f"category[{native.cat.categories.dtype}]"
+    return "string[python]" if getattr(native.dtype, "storage", "") == "python" else str(native.dtype)
 
 
 def _objects(series: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import AnyArray, FloatArray
+from controlshap.columns import as_numbers, is_number, refuse_beyond_doubles
 from controlshap.frames import FrameMaker, is_frame, read_frame
 
 
@@ -23,7 +24,7 @@ class Table:
     rows : ndarray of shape (n, columns), or None
         The data, where all of it is numbers in an array.
     columns : tuple of ndarray
-        One array for each column, where it is not.
+        One array for each column as it came; none where it came as doubles.
     maker : FrameMaker or None
         Turns columns back into a frame of the same kind; None for arrays.
     """
@@ -39,8 +40,12 @@ class Table:
         return len(self.columns) if self.rows is None else self.rows.shape[1]
 
     def column(self, number: int) -> AnyArray:
-        """One column, shape (n,)."""
+        """One column, shape (n,): doubles where it holds numbers alone."""
         return self.columns[number] if self.rows is None else self.rows[:, number]
+
+    def raw(self, number: int) -> AnyArray:
+        """One column as it came, True and None too."""
+        return self.columns[number] if self.columns else self.column(number)
 
     def ordered(self, names: tuple[str, ...]) -> Table:
         """The same columns in another order."""
@@ -61,37 +66,51 @@ def read_table(data: Any, argument: str, *, one_row: bool = False) -> Table:
             if array.dtype.kind == "f":
                 _refuse_infinite(array[:, None], argument, found.names[number])
         return Table(found.names, None, found.arrays, found.maker)
-    array = np.asarray(data) if not isinstance(data, (list, tuple)) else np.array(data, dtype=_wanted_type(data))
+    array = _as_array(data, argument)
     if array.dtype.kind in "OUS":
-        return _read_objects(array, argument, one_row=one_row)
-    try:
-        rows = np.array(array, dtype=float, order="C")
-    except (TypeError, ValueError) as error:
+        return _read_objects(_two_dimensional(array.astype(object), argument, one_row=one_row), argument)
+    if array.dtype.kind not in "fiub":
         raise InvalidArgumentError(
-            f"`{argument}` must hold numbers or categories; it could not be read ({error}). Pass a frame."
-        ) from error
-    rows = _two_dimensional(rows, argument, one_row=one_row)
+            f"`{argument}` must hold numbers or categories; got an array of {array.dtype}. Turn it into numbers (days "
+            "since a date, say; real numbers), or pass a frame."
+        )
+    refuse_beyond_doubles(array, argument)
+    rows = _two_dimensional(np.array(array, dtype=float, order="C"), argument, one_row=one_row)
     _refuse_infinite(rows, argument)
     return Table(None, rows)
 
 
-def _wanted_type(data: Any) -> Any:
-    """Doubles where lists hold nothing but numbers; else objects, so that numbers beside names stay numbers."""
+def _read_objects(rows: AnyArray, argument: str) -> Table:
+    """Columns whose entries are all numbers, and others: text that reads like numbers is text."""
+    columns = list(rows.T)
+    if all(is_number(value, truth=True) for value in rows.ravel().tolist()):
+        numbers = np.column_stack([as_numbers(values, f"x{c}", argument) for c, values in enumerate(columns)])
+        return Table(None, np.ascontiguousarray(numbers), tuple(columns))
+    for c, values in enumerate(columns):
+        if all(is_number(value) for value in values.tolist()):
+            columns[c] = as_numbers(values, f"x{c}", argument)
+    return Table(None, None, tuple(columns))
+
+
+def _as_array(data: Any, argument: str) -> AnyArray:
+    """Doubles, or objects where there is more than numbers, so that numbers beside names stay numbers."""
+    if hasattr(data, "tocsr"):
+        raise InvalidArgumentError(f"`{argument}` is a sparse matrix; pass rows as a dense array (`.toarray()`).")
     try:
-        np.array(data, dtype=float)
-    except (TypeError, ValueError):
-        return object
-    return float
-
-
-def _read_objects(array: AnyArray, argument: str, *, one_row: bool) -> Table:
-    """An array of objects: columns whose entries are all numbers, and others."""
-    rows = _two_dimensional(array.astype(object), argument, one_row=one_row)
-    if not all(value is None or isinstance(value, (int, float, np.number)) for value in rows.ravel().tolist()):
-        return Table(None, None, tuple(rows.T))  # text that reads like numbers is text
-    numbers = rows.astype(float)
-    _refuse_infinite(numbers, argument)
-    return Table(None, np.ascontiguousarray(numbers))
+        if isinstance(data, np.ma.MaskedArray):
+            return np.ma.filled(data.astype(float), np.nan)
+        if not isinstance(data, (list, tuple)):
+            return np.asarray(data)
+        try:
+            array = np.array(data)
+        except ValueError:  # rows of several lengths; told later
+            array = np.array(data, dtype=object)
+        return array if array.dtype.kind in "fiubMmcV" else np.array(data, dtype=object)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidArgumentError(
+            f"`{argument}` ({type(data).__name__}) could not be read as an array ({error}). Pass a numpy array or a "
+            "frame."
+        ) from error
 
 
 def _two_dimensional(rows: Any, argument: str, *, one_row: bool) -> Any:

@@ -11,8 +11,12 @@ from controlshap.collecting import gather
 from controlshap.engine import RowResult, explain_row
 from controlshap.execution import ordered_map
 from controlshap.problem import Problem
+from controlshap.progress import ProgressLike, Reporter
 from controlshap.stopping import Stopping
 from controlshap.tape import Tape
+
+#: Seconds before a call shows a bar.
+DELAY = 2.0
 
 _Item = TypeVar("_Item")
 
@@ -26,10 +30,12 @@ def explain_rows(
     *,
     n_jobs: int,
     keep: bool | None,
+    progress: ProgressLike,
 ) -> list[RowResult]:
     """Explain rows whose numbers, and so their random streams, start at `first`."""
     task = partial(_explain_numbered, problem, entropy, stopping, keep is not False)
-    return gather(_first_here(task, list(enumerate(rows, start=first)), n_jobs), keep)
+    results = _first_here(task, list(enumerate(rows, start=first)), n_jobs)
+    return gather(_watched(results, Reporter(progress, len(rows), 0, DELAY)), keep)
 
 
 def continue_rows(
@@ -37,6 +43,15 @@ def continue_rows(
 ) -> list[RowResult]:
     """Go on with rows from their tapes."""
     return gather(_first_here(partial(_continue_numbered, problem, entropy), items, n_jobs), keep=True)
+
+
+def _watched(results: Iterator[RowResult], reporter: Reporter) -> Iterator[RowResult]:
+    try:
+        for result in results:
+            reporter.add(1, result.n_evaluations)
+            yield result
+    finally:
+        reporter.close()
 
 
 def _first_here(task: Callable[[_Item], RowResult], items: list[_Item], n_jobs: int) -> Iterator[RowResult]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap.columns import is_missing
 
 if TYPE_CHECKING:
     from controlshap.explanation import Explanation
@@ -68,7 +69,9 @@ def _write_csv(columns: dict[str, Any], path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
-        writer.writerows(zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True))
+        written = {name: np.asarray(column).tolist() for name, column in columns.items()}
+        written["feature_value"] = _without_gaps(written["feature_value"])
+        writer.writerows(zip(*written.values(), strict=True))
 
 
 def _write_parquet(columns: dict[str, Any], path: Path) -> None:
@@ -93,12 +96,17 @@ def _arrow_table(columns: dict[str, Any]) -> Any:
             "`path`: Parquet and Arrow need pyarrow: pip install 'controlshap[parquet]'."
         ) from error
     # what features show may be numbers in one row and names in another: text then
-    shown = columns["feature_value"].tolist()
+    shown = _without_gaps(columns["feature_value"].tolist())
     numbers = all(value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)) for value in shown)
     told = [float(v) if numbers and v is not None else None if v is None else str(v) for v in shown]
     others = {name: column for name, column in columns.items() if name != "feature_value"}
     arrays = {name: pyarrow.array(np.asarray(column).tolist()) for name, column in others.items()}
     return pyarrow.table(arrays | {"feature_value": pyarrow.array(told)})
+
+
+def _without_gaps(values: list[Any]) -> list[Any]:
+    """None for what is missing, however the data writes it: an empty cell, or null."""
+    return [None if is_missing(value) else value for value in values]
 
 
 def metrics(explanation: Explanation) -> dict[str, float]:

@@ -2,9 +2,9 @@
 
 from controlshap.dataset.driver import explain_dataset
 from controlshap.dataset.loading import load_dataset
-from controlshap.dataset.progress import Progress
 from controlshap.dataset.result import DatasetResult, FailedPart, RunStoppedError
 from controlshap.dataset.source import Source, open_source
+from controlshap.progress import Progress
 
 __all__ = [
     "DatasetResult",

@@ -24,7 +24,6 @@ from controlshap.dataset.part import Job, Task
 from controlshap.dataset.part_file import part_evaluations, part_path
 from controlshap.dataset.pools import Here, Pool, Processes
 from controlshap.dataset.probe import probe_seconds
-from controlshap.dataset.progress import ProgressLike, Reporter, check_progress
 from controlshap.dataset.result import DatasetResult, FailedPart, RunStoppedError
 from controlshap.dataset.setup import (
     background_predictions,
@@ -38,6 +37,7 @@ from controlshap.dataset.setup import (
 )
 from controlshap.dataset.source import Source, open_source
 from controlshap.execution import check_jobs
+from controlshap.progress import ProgressLike, Reporter, check_progress
 
 if TYPE_CHECKING:
     from controlshap.explainer import Explainer

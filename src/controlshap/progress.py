@@ -6,6 +6,7 @@ import json
 import math
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
@@ -46,10 +47,10 @@ ProgressLike: TypeAlias = "Literal['json'] | bool | Callable[[Progress], Any] | 
 
 
 class Reporter:
-    """Counts, and tells whoever wants to know after every part."""
+    """Counts, and tells whoever wants to know after every row or part; a bar comes up after `delay` seconds."""
 
-    def __init__(self, progress: ProgressLike, n_rows: int, rows_done: int) -> None:
-        self._tell = _teller(progress, n_rows, rows_done)
+    def __init__(self, progress: ProgressLike, n_rows: int, rows_done: int, delay: float = 0.0) -> None:
+        self._tell = _teller(progress, n_rows, rows_done, delay)
         self._n_rows, self._before = n_rows, rows_done
         self._rows = self._n_evaluations = 0
         self._began = time.perf_counter()
@@ -86,7 +87,7 @@ def check_progress(progress: Any) -> ProgressLike:
     raise InvalidArgumentError(f"`progress` must be None, True, False, 'json' or a function; got {progress!r}.")
 
 
-def _teller(progress: ProgressLike, n_rows: int, rows_done: int) -> Callable[[Progress], Any] | None:
+def _teller(progress: ProgressLike, n_rows: int, rows_done: int, delay: float) -> Callable[[Progress], Any] | None:
     if progress is None:
         progress = sys.stderr.isatty() or _in_notebook()
         if progress and not _has_tqdm():
@@ -94,7 +95,7 @@ def _teller(progress: ProgressLike, n_rows: int, rows_done: int) -> Callable[[Pr
     if progress is False:
         return None
     if progress is True:
-        return _Bar(n_rows, rows_done)
+        return _Bar(n_rows, rows_done, delay)
     return _write_json if progress == "json" else progress
 
 
@@ -108,12 +109,12 @@ def _write_json(progress: Progress) -> None:
 class _Bar:
     """A bar of tqdm: rows, rate and time left, evaluations a second."""
 
-    def __init__(self, n_rows: int, rows_done: int) -> None:
+    def __init__(self, n_rows: int, rows_done: int, delay: float) -> None:
         if not _has_tqdm():
             raise MissingExtraError("`progress=True` needs tqdm: pip install 'controlshap[cli]', or progress='json'.")
         from tqdm.auto import tqdm
 
-        self._bar = tqdm(total=n_rows, initial=rows_done, unit="row", dynamic_ncols=True)
+        self._bar = tqdm(total=n_rows, initial=rows_done, unit="row", dynamic_ncols=True, delay=delay)
 
     def __call__(self, progress: Progress) -> None:
         self._bar.total = progress.n_rows
@@ -126,7 +127,9 @@ class _Bar:
 
 def _has_tqdm() -> bool:
     try:
-        import tqdm.auto  # noqa: F401
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a notebook without widgets gets a bar of text
+            import tqdm.auto  # noqa: F401
     except ImportError:
         return False
     return True
