@@ -46,7 +46,8 @@ _DESIGN_OPTIONS = _options(
                  show_default=True, help="Whether absent features ignore the revealed ones."),
     click.option("--estimator", default="auto", show_default=True, help="auto, permutation, kernel or per_feature."),
     click.option("--control", default="auto", show_default=True,
-                 help="auto, thorough, none, or ridge, network, polynomial, trees, taylor; several with commas."),
+                 help="auto, thorough, none, or ridge, network, wide_network, polynomial, trees, taylor; or several, "
+                 "with commas."),
     click.option("--groups", type=_FILE, help='JSON file of players: {"Job": ["Job_a", "Job_b"]}.'),
 )  # fmt: skip
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, and nothing else there.")
