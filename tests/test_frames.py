@@ -1,19 +1,26 @@
 """Frames with categories, truth values and gaps; pipelines in raw and in encoded columns."""
 
+import datetime
+import decimal
 import itertools
 import math
+import zlib
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import scipy.sparse
+import torch
+from lightgbm import LGBMRegressor
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler
+from xgboost import XGBRegressor
 
 import controlshap as cs
 from controlshap.columns import Category, category
@@ -347,6 +354,282 @@ def test_levels_of_one_kind_are_told_apart_and_a_missing_one_is_a_level():
     assert column.decode(column.encode(values, "X")).tolist() == values.tolist()
 
 
+def test_columns_of_objects_tell_apart_what_is_equal_and_kinds_of_missing_values():
+    values = np.array([True, 1, 1.0, "1", None, math.nan, pd.NA, False, 0], dtype=object)
+    column = category("c", values, "X", apart=True)
+    again = column.decode(column.encode(values, "X"))
+    assert [cell(value) for value in again] == [cell(value) for value in values]
+
+
+def cell(value):
+    value = value.item() if isinstance(value, np.generic) else value
+    return f"{type(value).__name__} {value!r}"
+
+
+class Reading:
+    """A model that tells everything apart that a frame can hold, and insists on the types."""
+
+    def __init__(self, like):
+        self.like = like
+
+    def __call__(self, rows):
+        assert type(rows) is type(self.like)
+        assert list(rows.columns) == list(self.like.columns)
+        for name in self.like.columns:
+            assert repr(rows[name].dtype) == repr(self.like[name].dtype)
+        columns = [rows[name].to_list() for name in rows.columns]
+        texts = ["|".join(map(cell, row)) for row in zip(*columns, strict=True)]
+        return np.array([zlib.crc32(text.encode()) / 2**32 for text in texts])
+
+
+def mixed(background, x, names):
+    """Background rows with some columns of x, whatever the library."""
+    if isinstance(background, pl.DataFrame):
+        return background.with_columns(pl.concat([x[name]] * len(background)) for name in names)
+    columns = {name: background[name].reset_index(drop=True) for name in background.columns}
+    columns |= {name: pd.concat([x[name]] * len(background), ignore_index=True) for name in names}
+    return pd.concat(columns, axis=1)
+
+
+def two_players(model, background, x):
+    """Shapley values of two columns, one row, by definition."""
+    first, second = background.columns
+    base, one, two, both = (
+        model(mixed(background, x, names)).mean() for names in ([], [first], [second], [first, second])
+    )
+    return np.array([one - base + both - two, two - base + both - one]) / 2
+
+
+def repeated(*values):
+    return [values[i % len(values)] for i in range(10)]
+
+
+def with_column(values, dtype=None):
+    return pd.DataFrame({"number": np.linspace(-1, 1, 10), "other": pd.Series(values, dtype=dtype)})
+
+
+def with_polars_column(values, dtype=None):
+    return pl.DataFrame({"number": np.linspace(-1, 1, 10), "other": pl.Series(values, dtype=dtype)})
+
+
+TYPES = {
+    "float32": with_column(np.linspace(0, 1, 10), "float32"),
+    "uint8": with_column(range(10), "uint8"),
+    "nullable whole": with_column(repeated(1, None, 3), "Int16"),
+    "nullable float": with_column(repeated(1.5, None), "Float32"),
+    "nullable truth": with_column(repeated(True, None, False), "boolean"),
+    "whole of pyarrow": with_column(repeated(1, None), "int64[pyarrow]"),
+    "text of pyarrow": with_column(repeated("a", None, ""), pd.ArrowDtype(pa.string())),
+    "truth of pyarrow": with_column(repeated(True, None, False), "bool[pyarrow]"),
+    "text": with_column(repeated("a", None, "")),
+    "text with NA": with_column(repeated("a", None, ""), "string"),
+    "text of Python": with_column(repeated("a", None, ""), pd.StringDtype("python")),
+    "None and NaN": with_column(repeated("a", None, np.nan), object),
+    "equal objects": with_column(repeated(1, True, "1", 1.0), object),
+    "truth and None": with_column(repeated(True, None, False), object),
+    "categories in another order": with_column(
+        pd.Categorical(repeated("x", "y", None), categories=["z", "y", "x"], ordered=True)
+    ),
+    "whole categories": with_column(pd.Categorical(repeated(3, 1, None), categories=pd.Index([3, 2, 1], dtype="int8"))),
+    "categories of objects": with_column(
+        pd.Categorical(repeated("x", "y"), categories=pd.Index(["y", "x"], dtype=object))
+    ),
+    "categories of truth": with_column(pd.Categorical(repeated(True, False, None))),
+    "intervals": with_column(pd.cut(np.linspace(0, 1, 10), 3)),
+    "one category": with_column(pd.Categorical(["x"] * 10)),
+    "columns called by numbers": pd.DataFrame({0: np.linspace(-1, 1, 10), 1: repeated("a", "b")}),
+    "an index of names": with_column(repeated("a", "b")).set_axis(list("abcdefghij")),
+    "polars whole": with_polars_column(repeated(1, None), pl.Int8),
+    "polars NaN": with_polars_column(repeated(1.5, float("nan"))),
+    "polars null": with_polars_column(repeated(1.5, None), pl.Float32),
+    "polars truth": with_polars_column(repeated(True, None, False)),
+    "polars enum": with_polars_column(repeated("a", None, "b"), pl.Enum(["z", "b", "a"])),
+}
+
+
+@pytest.mark.parametrize("whole", TYPES.values(), ids=TYPES.keys())
+def test_every_type_and_every_missing_value_reaches_the_model_as_it_was(whole):
+    background, X = whole[:7], whole[7:]
+    model = Reading(whole)
+    explainer = cs.Explainer(model, background)
+    found = explainer(X, budget=500, rng=0)
+    expected = [two_players(model, background, X[row : row + 1]) for row in range(3)]
+    np.testing.assert_allclose(found.values, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in TYPES if name != "intervals"])
+def test_every_type_is_saved_with_an_explainer(name, tmp_path):
+    whole = TYPES[name]
+    explainer = cs.Explainer(Reading(whole), whole[:7])
+    loaded = cs.Explainer.load(explainer.save(tmp_path), Reading(whole))
+    found, again = (one(whole[7:], budget=500, rng=0).values for one in (explainer, loaded))
+    np.testing.assert_array_equal(again, found)
+
+
+def test_polars_nulls_of_rows_to_explain_stay_null_in_frames_of_doubles():
+    background = pl.DataFrame({"a": np.linspace(0, 1, 9), "b": np.linspace(1, 2, 9)})
+    x = pl.DataFrame({"a": pl.Series([None], dtype=pl.Float64), "b": [1.0]})
+    model = Reading(background)
+    found = cs.explain(model, x, background, budget=300, rng=0)
+    np.testing.assert_allclose(found.values[0], two_players(model, background, x), atol=1e-12)
+
+
+def test_whole_numbers_that_the_type_cannot_hold_are_not_wrapped_round():
+    background = with_column(range(10), "uint8")
+    explainer = cs.Explainer(lambda rows: rows["other"].to_numpy().astype(float), background)
+    for value in (300, -1):
+        found = explainer(pd.DataFrame({"number": [0.0], "other": [value]}), budget=300, rng=0)
+        np.testing.assert_allclose(found.values[0], [0.0, value - 4.5], atol=1e-12)
+
+
+def test_missing_values_and_truth_may_be_written_in_other_ways_in_rows_to_explain():
+    background = with_column(repeated("a", None, "b"), object)
+    explainer = cs.Explainer(Reading(background), background)
+    found = explainer(background[1:2], budget=300, rng=0).values
+    for other in (
+        with_column(repeated("a", np.nan, "b"), object)[1:2],
+        with_column(repeated("a", None, "b"), "string")[1:2],
+        background[1:2].to_numpy(dtype=object),
+        background[["other", "number"]][1:2],
+    ):
+        np.testing.assert_array_equal(explainer(other, budget=300, rng=0).values, found)
+    background = with_column(repeated(True, False))
+    explainer = cs.Explainer(Reading(background), background)
+    found = explainer(background[:1], budget=300, rng=0).values
+    np.testing.assert_array_equal(explainer([[-1.0, 1.0]], budget=300, rng=0).values, found)
+
+
+@pytest.mark.parametrize(
+    ("background", "x", "message"),
+    [
+        (
+            with_column(pd.Categorical(repeated("S", "M"))),
+            pd.DataFrame({"number": [0.0], "other": pd.Categorical(["XL"], categories=["S", "M", "XL"])}),
+            r"`X`: the column 'other' holds \['XL'\], which a column of the background's type \(category.*cannot.*Use",
+        ),
+        (
+            with_column(repeated("S", "M")),
+            np.array([[0.0, 1.0]]),
+            r"`X`: the column 'other' holds \[1.0\], which a col",
+        ),
+        (
+            with_column(repeated(True, None), "boolean"),
+            pd.DataFrame({"number": [0.0], "other": ["yes"]}),
+            r"`X`: the column 'other' holds \['yes'\].*\(boolean\) cannot",
+        ),
+        (
+            with_polars_column(repeated("S", "M"), pl.Enum(["S", "M"])),
+            pl.DataFrame({"number": [0.0], "other": ["XL"]}),
+            r"`X`: the column 'other' holds \['XL'\].*\(Enum\) cannot",
+        ),
+        (
+            with_polars_column(repeated(1.5, None)),
+            pl.DataFrame({"other": [math.nan], "number": [0.0]}),
+            r"`X`: the column 'other' writes missing numbers as NaN, and the background does not.*fill_nan",
+        ),
+        (
+            with_column(range(10)),
+            pd.DataFrame({"number": ["1.5"], "other": [1]}),
+            r"`X`: the column 'number' holds numb",
+        ),
+        (
+            with_column(range(10)),
+            pd.DataFrame({"number": [10**400], "other": [1]}),
+            r"`X`: the column 'number' must.*fin",
+        ),
+        (with_column(range(10)), pd.DataFrame({"number": [0.0], "other": [2**53 + 1]}), r"'other' holds whole.*beyond"),
+    ],
+)
+def test_values_that_the_background_s_type_cannot_hold_are_refused(background, x, message):
+    explainer = cs.Explainer(lambda rows: np.zeros(len(rows)), background)
+    with pytest.raises(cs.InvalidArgumentError, match=message):
+        explainer(x, budget=300, rng=0)
+
+
+ODD = {
+    "lazy": (pl.LazyFrame({"a": [1, 2]}), r"\(polars.*LazyFrame\) is no frame in memory.*collect"),
+    "unknown frame": (type("Frame", (), {"columns": ["a"]})(), r"Frame\) is no frame in memory"),
+    "dates": (np.array([["2020-01-01"]], dtype="datetime64[D]"), "got an array of datetime64"),
+    "complex": (np.array([[1 + 2j]]), "got an array of complex128"),
+    "complex in lists": ([[1 + 2j, 1.0]], "got an array of complex128"),
+    "records": (np.array([(1, 2.0)], dtype=[("a", int), ("b", float)]), "got an array of"),
+    "sparse": (scipy.sparse.csr_matrix(np.eye(3)), r"sparse matrix.*toarray"),
+    "tensor with gradient": (torch.ones(2, 2, requires_grad=True), "could not be read as an array"),
+    "huge numbers in lists": ([[10**400, 1], [2, 3]], "the column 'x0' must hold finite numbers"),
+    "infinite beside names": ([[math.inf, "a"], [1.0, "b"]], "the column 'x0' must hold finite numbers.*got inf"),
+    "whole numbers beyond doubles": (np.array([[2**53 + 1, 1]]), r"beyond 2\*\*53"),
+    "whole column beyond doubles": (with_column([2**60 + 1] * 10), r"the column 'other' holds whole.*beyond 2\*\*53"),
+    "dates with zones": (
+        with_column(pd.date_range("2020", periods=10, tz="UTC")),
+        r"\['other \(datetime64.*UTC.*hold neither numbers",
+    ),
+    "dictionaries of pyarrow": (
+        with_column(repeated("a", "b"), pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string()))),
+        r"other \(dictionary.*hold neither numbers nor categories.*or categories before",
+    ),
+    "decimals": (with_polars_column([decimal.Decimal("1.5")] * 10), r"other \(Decimal.*floats for decimals"),
+    "128 bits": (with_polars_column([1] * 10, pl.Int128), r"other \(Int128\)"),
+    "NaN and null": (with_polars_column(repeated(math.nan, None)), r"'other' holds both null and NaN.*fill_nan"),
+    "lists": (with_column([[1]] * 10), "the column 'other' holds lists"),
+    "dictionaries": ([{"a": 1}, {"a": 2}], "two-dimensional"),
+    "dates of polars": (with_polars_column([datetime.date(2020, 1, 1)] * 10), r"other \(Date\)"),
+    "names twice": (pa.table([pa.array([1, 2]), pa.array([3, 4])], names=["a", "a"]), "must be unique"),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), ODD.values(), ids=ODD.keys())
+def test_odd_data_is_refused_by_name(data, message):
+    with pytest.raises(cs.InvalidArgumentError, match=rf"`background`.*{message}"):
+        cs.Explainer(lambda rows: np.zeros(len(rows)), data)
+
+
+def test_masked_entries_are_missing_and_text_in_lists_is_text():
+    def model(rows):
+        return np.nan_to_num(rows[:, 0], nan=7.0)
+
+    rows = np.ma.array(np.arange(6.0).reshape(3, 2), mask=[[True, False], [False, False], [False, False]])
+    assert cs.explain(model, rows[:1], rows[1:], budget=300, rng=0).values[0, 0] == 7.0 - 3.0
+    found = cs.explain(
+        lambda rows: (rows[:, 0] == "1").astype(float), [["1", "x"]], [["2", "x"], ["1", "y"]], budget=99
+    )
+    np.testing.assert_allclose(found.values, [[0.5, 0.0]])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        HistGradientBoostingRegressor(max_iter=20, categorical_features="from_dtype"),
+        XGBRegressor(n_estimators=20, enable_categorical=True),
+        LGBMRegressor(n_estimators=20, verbose=-1),
+    ],
+    ids=["scikit-learn", "xgboost", "lightgbm"],
+)
+def test_trees_on_categorical_columns(model):
+    rng = np.random.default_rng(0)
+    whole = pd.DataFrame(
+        {
+            "number": np.where(rng.random(300) < 0.2, np.nan, rng.normal(size=300)),
+            "job": pd.Categorical(rng.choice(["d", "c", "b"], 300), categories=["c", "a", "d", "b"]),
+            "code": pd.Categorical(rng.integers(5, 9, 300), categories=[8, 7, 6, 5]),
+            "flag": rng.random(300) < 0.4,
+        }
+    )
+    whole.loc[::9, "job"] = np.nan
+    model.fit(whole, whole["number"].fillna(1.0) * (whole["job"] == "c") + whole["flag"] * (whole["code"] == 7))
+    background, X = whole.iloc[:15], whole.iloc[[100, 108]]
+    found = cs.explain(model, X, background, budget=2000, rng=0)
+    for row in range(2):
+        expected = enumerated(model.predict, X.iloc[[row]], background, [[c] for c in whole.columns])
+        np.testing.assert_allclose(found.values[row], expected, atol=1e-6)  # xgboost answers in single precision
+
+
+def test_missing_features_are_null_in_tables(tmp_path):
+    whole = with_column(repeated("a", None), "string")
+    found = cs.explain(lambda rows: rows["number"].to_numpy(), whole[1:2], whole, budget=300, rng=0)
+    assert pd.read_parquet(found.save(tmp_path / "table.parquet"))["feature_value"].isna().tolist() == [False, True]
+    assert found.save(tmp_path / "table.csv").read_text().splitlines()[2].endswith(",")
+
+
 def test_the_encoded_space_groups_what_an_encoder_made(frame):
     full = make_frame(gaps=False)
     model = make_pipeline_model(full, MLPClassifier((8,), max_iter=200, random_state=0))
@@ -383,6 +666,40 @@ def test_groups_of_an_encoder_alone(frame, settings):
     assert cs.one_hot_groups(behind) == groups
 
 
+def imputed(**settings):
+    return make_pipeline(SimpleImputer(strategy="most_frequent", **settings), OneHotEncoder(handle_unknown="ignore"))
+
+
+@pytest.mark.parametrize(
+    ("parts", "names"),
+    [
+        ([("a", imputed(), ["job"]), ("b", imputed(), ["size"])], {"job": 5, "size": 3}),
+        ([("a", imputed(), [2, 3])], {"job": 5, "size": 3}),
+        ([("a", imputed(), slice("job", "size"))], {"job": 5, "size": 3}),
+        ([("a", imputed(), [False, False, True, True, False])], {"job": 5, "size": 3}),
+        ([("a", OneHotEncoder(), ["job"]), ("b", OneHotEncoder(drop="first"), ["job"])], {"job": 9}),
+    ],
+)
+def test_encoders_behind_imputers_know_their_features(parts, names):
+    transformer = ColumnTransformer(parts, remainder="drop").fit(make_frame(gaps=False))
+    groups = cs.one_hot_groups(transformer)
+    assert {name: len(columns) for name, columns in groups.items()} == names
+    assert sorted(c for columns in groups.values() for c in columns) == list(range(sum(names.values())))
+
+
+def test_features_that_lost_their_names_are_kept_apart(frame):
+    parts = [(name, imputed(add_indicator=True), [name]) for name in ("job", "income")]
+    frame = frame.assign(
+        income=frame["income"].round(), job=frame["job"].astype(object).where(frame["job"].notna(), np.nan)
+    )
+    transformer = ColumnTransformer(parts, remainder="drop").fit(frame)
+    groups = cs.one_hot_groups(transformer)
+    assert list(groups) == ["job 0", "job 1", "income 0", "income 1"]
+    assert sorted(c for columns in groups.values() for c in columns) == list(
+        range(len(transformer.get_feature_names_out()))
+    )
+
+
 def test_what_has_no_groups_is_left_alone_or_refused(frame):
     mixing = make_pipeline(OneHotEncoder(sparse_output=False), PolynomialFeatures(2)).fit(frame[["job", "member"]])
     assert all(len(columns) == 1 for columns in cs.one_hot_groups(mixing).values())
@@ -390,3 +707,46 @@ def test_what_has_no_groups_is_left_alone_or_refused(frame):
         cs.encoded_space(RandomForestClassifier())
     with pytest.raises(cs.InvalidArgumentError, match=r"`transformer` \(OneHotEncoder\) does not say"):
         cs.one_hot_groups(OneHotEncoder())
+
+
+@pytest.mark.filterwarnings("ignore::controlshap.ControlShapWarning")
+def test_a_sampled_background_is_the_same_after_loading(tmp_path):
+    rng = np.random.default_rng(0)
+    whole = pd.DataFrame({"town": rng.choice([f"t{i}" for i in range(12)], 400), "a": rng.normal(size=400)})
+
+    def model(rows):
+        return (rows["town"] == "t3").to_numpy() * rows["a"].to_numpy() + np.tanh(rows["a"].to_numpy())
+
+    explainer = cs.Explainer(model, whole, max_background=20, estimator="permutation", groups=None)
+    again = cs.Explainer.load(explainer.save(tmp_path), model)
+    assert again._encoding.columns[0].levels == explainer._encoding.columns[0].levels
+    first, second = (one(whole.iloc[[7]], budget=200, rng=0) for one in (explainer, again))
+    np.testing.assert_array_equal(first.values, second.values)
+    assert first.base_standard_errors[0] == second.base_standard_errors[0] > 0
+
+
+def test_data_of_an_object_column_comes_back_as_it_was(tmp_path):
+    rows = np.empty((6, 2), dtype=object)
+    rows[:, 0] = [1, True, "1", None, np.nan, 2.5]
+    rows[:, 1] = [3, 4, 5, 6, 7, 8]
+    found = cs.explain(lambda r: r[:, 1].astype(float), rows, rows, budget=500, rng=0)
+    again = cs.load(found.save(tmp_path)).data
+    for before, after in zip(found.data[:, 0].tolist(), again[:, 0].tolist(), strict=True):
+        assert type(before) is type(after)
+        assert before == after or before != before
+
+
+def test_a_native_xgboost_model_on_categories():
+    import xgboost
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"c": pd.Categorical(rng.choice(["a", "b", "c"], 200)), "x": rng.normal(size=200)})
+    target = (frame["c"] == "b").to_numpy() * frame["x"].to_numpy()
+    matrix = xgboost.DMatrix(frame, target, enable_categorical=True)
+    booster = xgboost.train({"tree_method": "hist", "max_depth": 3}, matrix, 10)
+    found = cs.explain(booster, frame.iloc[:1], frame.iloc[50:80], budget=500, rng=0)
+    expected = enumerated(
+        lambda f: booster.predict(xgboost.DMatrix(f, enable_categorical=True)), frame.iloc[:1], frame.iloc[50:80],
+        [["c"], ["x"]],
+    )  # fmt: skip
+    np.testing.assert_allclose(found.values[0], expected, atol=1e-6)

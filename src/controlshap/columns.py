@@ -126,6 +126,11 @@ class Category:
         return len(self.shares)
 
     @property
+    def unseen(self) -> tuple[Any, ...]:
+        """Levels that the background does not hold."""
+        return self.levels[self.n_seen :]
+
+    @property
     def one_hot(self) -> bool:
         """Whether levels have indicators."""
         return self.n_seen <= ONE_HOT_LEVELS
@@ -156,18 +161,25 @@ class Category:
         new = {_key(level, self.apart): level for level in levels if _key(level, self.apart) not in self._number}
         return replace(self, levels=(*self.levels, *new.values())) if new else self
 
-    def matched(self, values: Any, argument: str) -> list[Any]:
-        """Values that come without a type, as the background writes them: True where it holds True and no 1."""
-        levels = as_levels(values, self.name, argument, apart=self.apart)
-        if not self.apart:
-            return levels
+    def matched(self, values: Any, argument: str, *, typed: bool) -> list[Any]:
+        """Values of a column of objects as the background writes them: NaN where it holds NaN and no None.
+
+        Values whose types say little (`typed=False`: from arrays, or columns of another type) become equal ones of the
+        background too, such as True for 1.
+        """
+        levels = as_levels(values, self.name, argument, apart=True)
         same = {_key(level, False): level for level in reversed(self.levels[: self.n_seen])}
-        return [level if _key(level, True) in self._number else same.get(_key(level, False), level) for level in levels]
+        return [
+            level
+            if _key(level, True) in self._number or (typed and not is_missing(level))
+            else same.get(_key(level, False), level)
+            for level in levels
+        ]
 
     @cached_property
     def _marks(self) -> FloatArray:
         """Numbers from 1 to 2 that stand for unseen levels: the same whenever and in whichever order they are met."""
-        texts = [repr((type(level).__name__, level)) for level in self.levels[self.n_seen :]]
+        texts = [repr((type(level).__name__, level)) for level in self.unseen]
         marks = np.array([1.0 + zlib.crc32(text.encode()) / 2**32 for text in texts])
         if len(np.unique(marks)) < len(marks):
             raise InvalidArgumentError(

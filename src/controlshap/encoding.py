@@ -11,7 +11,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import AnyArray, FloatArray
-from controlshap.columns import Category, Column, Flagged, Number, as_levels, category, is_number
+from controlshap.columns import Category, Column, Flagged, Number, category, is_missing, is_number
 from controlshap.frames import FrameMaker
 from controlshap.inputs import Table
 from controlshap.players import Players
@@ -65,46 +65,49 @@ class Encoding:
             column.extended(self._values(table, number, argument), argument) if isinstance(column, Category) else column
             for number, column in enumerate(self.columns)
         ]
-        if all(new is old for new, old in zip(columns, self.columns, strict=True)):
-            return self
-        return replace(self, columns=tuple(columns))
+        found = self
+        if any(new is not old for new, old in zip(columns, self.columns, strict=True)):
+            found = replace(self, columns=tuple(columns))
+        found._check_types(table.maker, argument)
+        return found
 
     def encode(self, table: Table, argument: str) -> FloatArray:
         """Doubles `(n, len(labels))`."""
         if self.is_plain and table.rows is not None:
             return table.rows
-        self._check_types(table, argument)
         parts = [
             column.encode(self._values(table, number, argument), argument) for number, column in enumerate(self.columns)
         ]
         return np.ascontiguousarray(np.concatenate(parts, axis=1))
 
     def _values(self, table: Table, number: int, argument: str) -> Any:
-        """What is to be encoded: rows without types write levels as they like (1 for True)."""
+        """What is to be encoded, levels written as in the background."""
         column = self.columns[number]
         if not isinstance(column, Category):
             return table.column(number)
-        return table.raw(number) if table.maker is not None else column.matched(table.raw(number), argument)
+        if not column.apart:
+            return table.raw(number)
+        typed = table.maker is not None and table.maker.kinds[number].holds_objects
+        return column.matched(table.raw(number), argument, typed=typed)
 
-    def _check_types(self, table: Table, argument: str) -> None:
-        """Whether the model can be shown these values in columns of the types it knows."""
+    def _check_types(self, maker: FrameMaker | None, argument: str) -> None:
+        """Whether the model can be shown what was met, from frames of `maker`, in columns of the types it knows."""
         if self.maker is None:
             return
         for number, (kind, column) in enumerate(zip(self.maker.kinds, self.columns, strict=True)):
             if isinstance(column, Category):
-                values = as_levels(self._values(table, number, argument), column.name, argument, apart=False)
-                odd = [value for value in dict.fromkeys(values) if value is not None and not kind.admits(value)]
+                odd = [level for level in column.unseen if not is_missing(level) and not kind.admits(level)]
                 if odd:
                     raise InvalidArgumentError(
                         f"`{argument}`: the column {column.name!r} holds {odd[:3]}, which a column of the background's "
                         f"type ({kind.dtype}) cannot. Use one type for both, with all levels in it."
                     )
-            elif table.maker is not None and table.maker.kinds[number].null is not None:
-                own = table.maker.kinds[number].null
-                if self.maker.library == "polars" == table.maker.library and own != (kind.null is not False):
+            elif maker is not None and maker.library == self.maker.library == "polars":
+                null = maker.kinds[number].null
+                if null is not None and null != (kind.null is not False):
                     raise InvalidArgumentError(
                         f"`{argument}`: the column {column.labels[0]!r} writes missing numbers as "
-                        f"{'null' if own else 'NaN'}, and the background does not. Use one of them in both: "
+                        f"{'null' if null else 'NaN'}, and the background does not. Use one of them in both: "
                         "fill_nan(None), or fill_null(nan)."
                     )
 
@@ -144,7 +147,7 @@ def make_encoding(table: Table, names: Sequence[str], *, flag_missing: bool) -> 
         values = table.column(number)
         as_category = kind.values == "category" if kind is not None else not _holds_numbers(values)
         if as_category:
-            apart = kind is None or kind.dtype.lower() == "object"
+            apart = kind is None or kind.holds_objects
             columns.append(category(name, table.raw(number), "background", apart=apart))
             continue
         numbers = Number(name).encode(values, "background")[:, 0]
@@ -168,7 +171,7 @@ def refuse_unseen(encoding: Encoding, table: Table) -> None:
     for number, column in enumerate(encoding.columns):
         if not isinstance(column, Category):
             continue
-        new = column.extended(encoding._values(table, number, "X"), "X").levels[column.n_seen :]
+        new = column.extended(encoding._values(table, number, "X"), "X").unseen
         if new:
             raise InvalidArgumentError(
                 f"`X`: the column {column.name!r} holds {list(new[:3])}, which the background does not; correlated "

@@ -135,6 +135,10 @@ class Explainer:
         self._form: tuple[ExactForm | None] | None = None
         self._n_probes = 0
         adapted = as_model(model)
+        self._n_background = table.n_rows
+        draws_rows = isinstance(value_function, Marginal) or getattr(value_function, "draws", None) == "background"
+        if draws_rows and table.n_rows > self._max_background:
+            table = sampled(table, self._max_background)
         # gaps are told to surrogates by a flag, unless the model's own form understands NaN
         flags = has_gaps(table) and isinstance(value_function, Marginal)
         flags = flags and self._form_of(adapted, value_function, len(table.column(0))) is None
@@ -144,11 +148,7 @@ class Explainer:
         if not isinstance(value_function, Marginal):
             refuse_missing(self._background, "background", self._encoding.labels)
             refuse_many_levels(self._encoding)
-        self._n_background = len(self._background)
         self._imputer = value_function.bind(self._background, self.players, self._encoding.labels)
-        if self._imputer.finite_draws is not None and self._n_background > self._max_background:
-            self._background = sampled(self._background, self._max_background)
-            self._imputer = value_function.bind(self._background, self.players, self._encoding.labels)
         self._model = with_inputs(adapted, self._encoding)
         self._problem: Problem | None = None
         self._seconds = check_seconds(seconds_per_evaluation)

@@ -37,6 +37,11 @@ class Kind:
     ordered: bool = False
     null: bool | None = None
 
+    @property
+    def holds_objects(self) -> bool:
+        """Whether the column has no type of its own."""
+        return self.dtype.lower() == "object"
+
     def admits(self, level: Any) -> bool:
         """Whether a column of categories can hold this."""
         if self.levels is not None:
@@ -44,7 +49,7 @@ class Kind:
         name = self.dtype.lower()
         if name.startswith("bool"):
             return bool(level in (True, False))
-        return name == "object" or isinstance(level, str)
+        return self.holds_objects or isinstance(level, str)
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,11 @@ class FrameMaker:
     def is_plain(self) -> bool:
         """Whether all columns are doubles."""
         return all(kind.values == "number" and kind.dtype in ("float64", "Float64") for kind in self.kinds)
+
+    def ordered(self, position: list[int]) -> FrameMaker:
+        """For the same columns in another order."""
+        columns, kinds = (tuple(part[number] for number in position) for part in (self.columns, self.kinds))
+        return FrameMaker(self.library, columns, kinds)
 
     def from_rows(self, rows: Any) -> Any:
         """A frame of doubles from rows `(n, columns)`."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap._types import AnyArray, FloatArray
+from controlshap._types import AnyArray, FloatArray, IntArray
 from controlshap.columns import as_numbers, is_number, refuse_beyond_doubles
 from controlshap.frames import FrameMaker, is_frame, read_frame
 
@@ -39,6 +39,16 @@ class Table:
         """How many columns there are."""
         return len(self.columns) if self.rows is None else self.rows.shape[1]
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.columns[0]) if self.rows is None else len(self.rows)
+
+    def taken(self, chosen: IntArray) -> Table:
+        """Some of the rows."""
+        rows = None if self.rows is None else self.rows[chosen]
+        return Table(self.names, rows, tuple(column[chosen] for column in self.columns), self.maker)
+
     def column(self, number: int) -> AnyArray:
         """One column, shape (n,): doubles where it holds numbers alone."""
         return self.columns[number] if self.rows is None else self.rows[:, number]
@@ -50,7 +60,8 @@ class Table:
     def ordered(self, names: tuple[str, ...]) -> Table:
         """The same columns in another order."""
         position = [(self.names or ()).index(name) for name in names]
-        return Table(names, None, tuple(self.column(number) for number in position), self.maker)
+        maker = None if self.maker is None else self.maker.ordered(position)
+        return Table(names, None, tuple(self.column(number) for number in position), maker)
 
 
 def read_table(data: Any, argument: str, *, one_row: bool = False) -> Table:

@@ -86,39 +86,63 @@ def one_hot_groups(transformer: Any) -> dict[str, list[int]]:
         ) from error
     groups: dict[str, list[int]] = {}
     grouped: set[int] = set()
-    for feature, positions in _encoded_features(transformer, len(names)):
-        groups[feature] = positions
+    for feature, positions in _encoded_features(transformer, len(names), None):
+        groups[feature] = groups.get(feature, []) + positions  # a feature may be encoded twice
         grouped.update(positions)
     singles = {names[c] if names[c] not in groups else f"{names[c]} (column)": [c] for c in range(len(names))}
     singles = {name: columns for name, columns in singles.items() if columns[0] not in grouped}
     return dict(sorted((groups | singles).items(), key=lambda item: item[1][0]))
 
 
-def _encoded_features(transformer: Any, n_out: int) -> Iterator[tuple[str, list[int]]]:
-    """Features that were one-hot encoded, with the positions of their columns."""
+def _encoded_features(transformer: Any, n_out: int, names: list[str] | None) -> Iterator[tuple[str, list[int]]]:
+    """Features that were one-hot encoded, with the positions of their columns; `names` are those of the inputs."""
     if hasattr(transformer, "categories_") and hasattr(transformer, "drop_idx_"):
-        yield from _of_encoder(transformer, n_out)
+        yield from _of_encoder(transformer, n_out, names)
     elif hasattr(transformer, "output_indices_"):
-        for name, part, _ in transformer.transformers_:
+        for name, part, columns in transformer.transformers_:
             place = transformer.output_indices_[name]
             if place.stop > place.start and hasattr(part, "get_feature_names_out"):
-                for feature, positions in _encoded_features(part, place.stop - place.start):
+                inputs = _selected(_input_names(transformer, names), columns)
+                for feature, positions in _encoded_features(part, place.stop - place.start, inputs):
                     yield feature, [place.start + position for position in positions]
     elif hasattr(transformer, "steps"):
-        yield from _of_steps([step for _, step in transformer.steps if step not in (None, "passthrough")], n_out)
+        steps = [step for _, step in transformer.steps if step not in (None, "passthrough")]
+        yield from _of_steps(steps, n_out, names)
 
 
-def _of_steps(steps: list[Any], n_out: int) -> Iterator[tuple[str, list[int]]]:
+def _of_steps(steps: list[Any], n_out: int, names: list[str] | None) -> Iterator[tuple[str, list[int]]]:
     """The last step that encodes, where those behind it keep columns as they are (scalers, say)."""
     for number, step in reversed(list(enumerate(steps))):
         if any(hasattr(step, name) for name in ("categories_", "output_indices_", "steps")):
             if all(getattr(later, "n_features_in_", None) == n_out for later in steps[number + 1 :]):
-                yield from _encoded_features(step, n_out)
+                yield from _encoded_features(step, n_out, names)
             return
 
 
-def _of_encoder(encoder: Any, n_out: int) -> Iterator[tuple[str, list[int]]]:
-    features = [str(name) for name in getattr(encoder, "feature_names_in_", range(len(encoder.categories_)))]
+def _input_names(transformer: Any, names: list[str] | None) -> list[str]:
+    """What the inputs of a fitted transformer are called: as it was fitted, or as those before it say."""
+    if hasattr(transformer, "feature_names_in_"):
+        return [str(name) for name in transformer.feature_names_in_]
+    n_inputs = int(transformer.n_features_in_)
+    if names is not None and len(names) == n_inputs:  # steps before it kept the columns as they are (imputers, say)
+        return names
+    stem = "" if names is None else f"{', '.join(names)} "  # of several parts of a transformer they must differ
+    return [f"{stem}{number}" for number in range(n_inputs)]
+
+
+def _selected(names: list[str], columns: Any) -> list[str]:
+    """Names of the columns that a part of a `ColumnTransformer` takes: by name, position, mask or slice."""
+    if isinstance(columns, slice) and isinstance(columns.start or columns.stop, str):
+        first = 0 if columns.start is None else names.index(columns.start)
+        return names[first : None if columns.stop is None else names.index(columns.stop) + 1]
+    if isinstance(columns, slice):
+        return names[columns]
+    chosen = np.atleast_1d(np.asarray(columns))
+    return [str(name) for name in (chosen if chosen.dtype.kind in "OUT" else np.array(names, dtype=object)[chosen])]
+
+
+def _of_encoder(encoder: Any, n_out: int, names: list[str] | None) -> Iterator[tuple[str, list[int]]]:
+    features = _input_names(encoder, names)
     dropped = encoder.drop_idx_ if encoder.drop_idx_ is not None else [None] * len(features)
     infrequent = getattr(encoder, "infrequent_categories_", None) or [None] * len(features)
     sizes = [

@@ -60,16 +60,16 @@ def has_gaps(table: Table) -> bool:
     return any(array.dtype.kind == "f" and bool(np.isnan(array).any()) for array in columns)
 
 
-def sampled(rows: FloatArray, most: int) -> FloatArray:
+def sampled(table: Table, most: int) -> Table:
     """A fixed random part of a background that is too large."""
-    chosen = np.sort(stream(EXPLAINER_ENTROPY, Purpose.BACKGROUND).permutation(len(rows))[:most])
+    chosen = np.sort(stream(EXPLAINER_ENTROPY, Purpose.BACKGROUND).permutation(table.n_rows)[:most])
     warnings.warn(
-        f"`background` has {len(rows)} rows; {most} of them (a fixed random sample) are used as the background, and "
+        f"`background` has {table.n_rows} rows; {most} of them (a fixed random sample) are used as the background, and "
         "base values carry that error. Set `max_background` to change it.",
         ControlShapWarning,
         stacklevel=3,
     )
-    return rows[chosen]
+    return table.taken(chosen)
 
 
 def sampling_error(base: BaseSample, population: int) -> FloatArray:

@@ -104,7 +104,8 @@ def _encoding_from(header: dict[str, Any]) -> Encoding:
              one["null"])
         for one in header["kinds"]
     )  # fmt: skip
-    return Encoding(tuple(columns), FrameMaker(header["library"], tuple(header["names"]), kinds))
+    names = tuple(tuple(name) if isinstance(name, list) else name for name in header["names"])  # of several levels
+    return Encoding(tuple(columns), FrameMaker(header["library"], names, kinds))
 
 
 def _frame_gap() -> Any:

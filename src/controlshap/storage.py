@@ -14,7 +14,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap.assemble import CONTROLS, ESTIMATORS, VALUE_FUNCTIONS, VARIANCES
-from controlshap.columns import is_missing
+from controlshap.columns import LARGEST_WHOLE, is_missing
 from controlshap.derivatives import FiniteDifferences
 from controlshap.exact_forms.functions import Sum
 from controlshap.exact_forms.network import Network
@@ -96,40 +96,52 @@ def save_explanation(explanation: Explanation, folder: Path) -> Path:
     return write_folder(folder, "explanation", header, arrays)
 
 
-def pack_data(data: Any, arrays: dict[str, Any]) -> list[list[Any] | None] | None:
-    """Put the explained rows among the arrays; returns the levels of columns that are not numbers.
+def pack_data(data: Any, arrays: dict[str, Any]) -> list[list[Any] | str | None] | None:
+    """Put the explained rows among the arrays; returns the levels of columns that are not doubles.
 
-    Names, numbers and truth values come back as they were, other objects as their names.
+    Names, numbers, truth values, None and NaN come back as they were, other objects as their names.
     """
     if data.dtype.kind == "f":
         arrays["data"] = data
         return None
     packed = np.empty(data.shape)
-    levels: list[list[Any] | None] = []
+    levels: list[list[Any] | str | None] = []
     for column in range(data.shape[1]):
-        values = [None if is_missing(value) else value for value in data[:, column].tolist()]
-        if all(value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)) for value in values):
-            packed[:, column] = [np.nan if value is None else value for value in values]
+        values = data[:, column].tolist()
+        if all(type(value) is float for value in values):
+            packed[:, column] = values
             levels.append(None)
             continue
-        told = [
-            value if isinstance(value, (str, int, float, bool)) or value is None else str(value) for value in values
-        ]
-        number = {value: position for position, value in enumerate(dict.fromkeys(told))}
-        packed[:, column] = [number[value] for value in told]
-        levels.append(list(number))
+        if all(type(value) is int and abs(value) <= LARGEST_WHOLE for value in values):
+            packed[:, column] = values
+            levels.append("whole")
+            continue
+        told = [_told(value) for value in values]
+        number: dict[str, int] = {}  # by what is written: 1, true and "1" are three levels, NaN is one
+        texts = [json.dumps(value) for value in told]
+        packed[:, column] = [number.setdefault(text, len(number)) for text in texts]
+        levels.append([json.loads(text) for text in number])
     arrays["data"] = packed
     return levels
 
 
-def unpack_data(packed: Any, levels: list[list[Any] | None] | None) -> Any:
+def _told(value: Any) -> Any:
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    return None if is_missing(value) else str(value)
+
+
+def unpack_data(packed: Any, levels: list[list[Any] | str | None] | None) -> Any:
     """The opposite of `pack_data`."""
     if levels is None:
         return packed
     data = np.empty(packed.shape, dtype=object)
     for column, names in enumerate(levels):
         values = packed[:, column]
-        data[:, column] = values if names is None else [names[int(number)] for number in values]
+        if names is None or isinstance(names, str):
+            data[:, column] = values if names is None else values.astype(np.int64)
+        else:
+            data[:, column] = [names[int(number)] for number in values]
     return data
 
 

@@ -26,7 +26,7 @@ class XgboostBooster:
         """Predict through a DMatrix with the booster's own feature names."""
         import xgboost
 
-        matrix = xgboost.DMatrix(rows, feature_names=self.booster.feature_names)
+        matrix = xgboost.DMatrix(rows, feature_names=self.booster.feature_names, enable_categorical=True)
         return self.booster.predict(matrix)
 
 
