@@ -729,3 +729,16 @@ def test_a_negative_control_of_the_bits() -> None:
     other = replace(explanation, values=np.nextafter(explanation.values, np.inf))
     with pytest.raises(AssertionError):
         assert_same_bits(explanation, other)
+
+
+def test_digits_that_are_names_stay_names(tmp_path):
+    frame = pandas.DataFrame({"town": ["02", "10", "02", "10"] * 5, "a": np.linspace(-1, 1, 20)})
+    (tmp_path / "rows.csv").write_text(frame.head(6).to_csv(index=False))
+
+    def model(rows):
+        assert set(rows["town"]) <= {"02", "10"}
+        return (rows["town"] == "02").to_numpy() * rows["a"].to_numpy()
+
+    explainer = cs.Explainer(model, frame)
+    explainer.explain_dataset(tmp_path / "rows.csv", tmp_path / "out", budget=500, rng=0, progress=False)
+    np.testing.assert_array_equal(cs.load(tmp_path / "out").values, explainer(frame.head(6), budget=500, rng=0).values)

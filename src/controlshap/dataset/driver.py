@@ -16,6 +16,7 @@ from controlshap._errors import ControlShapWarning, InvalidArgumentError
 from controlshap._random import RngLike, resolve_entropy
 from controlshap._version import __version__
 from controlshap.arguments import at_least, check_stopping
+from controlshap.columns import Category
 from controlshap.dataset import manifest as manifests
 from controlshap.dataset.files import import_pyarrow
 from controlshap.dataset.layout import layout_of
@@ -120,8 +121,9 @@ def explain_dataset(
     folder = Path(out).resolve()
     before = look_into(folder)
     rows = open_source(
-        source, part_rows or (None if before is None else before["part_rows"]), columns=_wanted(explainer)
-    )
+        source, part_rows or (None if before is None else before["part_rows"]), columns=_wanted(explainer),
+        texts=_texts(explainer),
+    )  # fmt: skip
     entropy = int(before["entropy"]) if before is not None and rng is None else resolve_entropy(rng)
 
     measured = dict(explainer._cache) if before is None else manifests.measured(folder / "explainer")
@@ -223,6 +225,15 @@ def _make_pool(job: Job, n_jobs: int, scheduler: Any) -> Pool:
 
 def _wanted(explainer: Explainer) -> tuple[str, ...] | None:
     return explainer.column_names if explainer._is_frame else None
+
+
+def _texts(explainer: Explainer) -> tuple[str, ...]:
+    """Columns whose levels are names in the background."""
+    return tuple(
+        column.name
+        for column in explainer._encoding.columns
+        if isinstance(column, Category) and all(level is None or isinstance(level, str) for level in column.levels)
+    )
 
 
 def _record_failed(folder: Path, failed: list[FailedPart]) -> None:

@@ -70,7 +70,14 @@ class FileSource:
     travels = False
 
     @classmethod
-    def open(cls, paths: Sequence[Path], kind: str, part_rows: int | None, wanted: Sequence[str] | None) -> FileSource:
+    def open(
+        cls,
+        paths: Sequence[Path],
+        kind: str,
+        part_rows: int | None,
+        wanted: Sequence[str] | None,
+        texts: Sequence[str] = (),
+    ) -> FileSource:
         """Look at all files once."""
         pa = import_pyarrow("`source`: reading files")
         step = part_rows or (DEFAULT_ROWS if len(paths) == 1 else MOST_ROWS)
@@ -80,6 +87,8 @@ class FileSource:
             raise InvalidArgumentError(f"`source`: {paths[0].name!r} holds no rows. Give a file with rows to explain.")
         types = _unified(pa, filled)
         types = {name: types[name] for name in check_columns(tuple(types), wanted)}
+        if kind == "csv":  # whose columns have no types of their own: "02" may be a name
+            types |= {n: replace(types[n], type=pa.string()) for n in texts if n in types}
         return cls(kind, filled, types, cut([file.n_rows for file in filled], step), step)
 
     def recut(self, part_rows: int) -> FileSource:

@@ -64,7 +64,13 @@ class Source(Protocol):
         """What the rows are, for a manifest: names, sizes and hashes of contents."""
 
 
-def open_source(source: Any, part_rows: int | None = None, *, columns: Sequence[str] | None = None) -> Source:
+def open_source(
+    source: Any,
+    part_rows: int | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    texts: Sequence[str] = (),
+) -> Source:
     """Open rows to be read in parts.
 
     Parameters
@@ -76,6 +82,8 @@ def open_source(source: Any, part_rows: int | None = None, *, columns: Sequence[
         10,000 rows).
     columns : sequence of str, optional
         Those to read, in this order; all by default.
+    texts : sequence of str
+        Columns of a CSV file that hold text, even where it reads like numbers.
     """
     if part_rows is not None:
         part_rows = at_least("part_rows", part_rows, 1, "rows of a part")
@@ -88,7 +96,7 @@ def open_source(source: Any, part_rows: int | None = None, *, columns: Sequence[
             f"`source`: {str(source)!r} has files of several kinds ({', '.join(kinds)}). Give a glob that names one "
             "kind, such as '*.parquet'."
         )
-    return FileSource.open(paths, kinds[0], part_rows, columns)
+    return FileSource.open(paths, kinds[0], part_rows, columns, texts)
 
 
 def _paths(source: str) -> list[Path]:

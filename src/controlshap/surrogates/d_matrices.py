@@ -26,6 +26,8 @@ EXACT_PLAYERS = 10
 MOST_REPLICATIONS, FEWEST_REPLICATIONS, REPLICATION_BYTES = 20, 4, 128 * 2**20
 #: Doubles in one batch of factors.
 BATCH_DOUBLES = 4_000_000
+#: Permutations in a batch, however many doubles that is.
+FEWEST_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -73,27 +75,33 @@ def d_matrices(imputer: GaussianImputer, n_permutations: int, seed: int = 0) -> 
     matrices = np.zeros((n_replications, p, c, c))
     for number in range(n_replications):
         rng = stream(EXPLAINER_ENTROPY + seed, Purpose.D_MATRICES, number)
-        matrices[number] = _simulated(imputer, pairs, rng)
+        _simulated(imputer, pairs, rng, matrices[number])
     return DMatrices(matrices, 2 * pairs * n_replications)
 
 
-def _simulated(imputer: GaussianImputer, n_pairs: int, rng: np.random.Generator) -> FloatArray:
+def _simulated(
+    imputer: GaussianImputer, n_pairs: int, rng: np.random.Generator, total: FloatArray | None = None
+) -> FloatArray:
+    """The mean over some permutations `(players, columns, columns)`; put into `total`, which is 0, where given."""
     players = imputer.players
     c = players.n_columns
+    total = np.zeros((players.n_players, c, c)) if total is None else total
     forward = sample_permutations(players.n_players, n_pairs, rng)
     permutations = np.concatenate([forward, forward[:, ::-1]])
-    by_column = np.zeros((c, c, c))
-    step = max(1, BATCH_DOUBLES // (c * c))
+    # Not few at once: every batch goes through all of `total`.
+    step = max(FEWEST_AT_ONCE, BATCH_DOUBLES // (c * c))
     for start in range(0, len(permutations), step):
         order, factors = imputer.walk_factors(permutations[start : start + step])
         inverses = np.linalg.inv(factors)
         back = np.argsort(order, axis=1)
-        # Un-permute: left[u, row, column] = L[:, k] and right[u, column, :] = (L^-1)[k, :] of the column at k.
+        # Un-permute: left[column, row, u] = L[:, k] and right[u, column, :] = (L^-1)[k, :] of the column at k.
         unit = np.arange(len(order))[:, None, None]
-        left = factors[unit, back[:, :, None], back[:, None, :]]
+        left = np.ascontiguousarray(factors[unit, back[:, :, None], back[:, None, :]].transpose(2, 1, 0))
         right = inverses[unit, back[:, :, None], back[:, None, :]]
-        by_column += np.matmul(left.transpose(2, 1, 0), right.transpose(1, 0, 2))
-    return players.sum_columns(by_column / len(permutations))
+        for column, player in enumerate(players.owner):  # one product at a time: all of them are c^3 numbers more
+            total[player] += left[column] @ right[:, column]
+    total /= len(permutations)
+    return total
 
 
 def _enumerated(imputer: GaussianImputer) -> FloatArray:
