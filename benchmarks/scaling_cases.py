@@ -25,7 +25,7 @@ from controlshap.surrogates.d_matrices import d_matrices
 #: Permutations behind the D matrices, wherever they are used here; the default of `Taylor` is ten times as many.
 N_PERMUTATIONS = 200
 #: Cases faster than this are measured again, up to so many times in all; the best counts.
-QUICK_SECONDS, REPEATS = 1.0, 3
+QUICK_SECONDS, REPEATS = 1.0, 20
 #: Walks and coalitions whose rows are built on the axis of columns.
 N_WALKS, N_COALITIONS = 20, 200
 

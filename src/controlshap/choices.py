@@ -33,6 +33,8 @@ from controlshap.variance import Analytic, LeastSquares, Variance
 
 #: Largest share of the budget that the derivatives of an automatic control may take.
 CONTROL_SHARE = 0.2
+#: Columns up to which D matrices, cubic in them in time and memory, are made unasked (benchmarks/results/scaling.md).
+MOST_TAYLOR_COLUMNS = 160
 #: With draws from a distribution, enumerate only where it costs at most this many times a pair of walks.
 ENUMERATION_FACTOR = 1.0
 #: Most evaluations of an enumeration where a run may end early.
@@ -122,7 +124,8 @@ def choose_controls(problem: Problem, estimator: Estimator, budget: int, x: Floa
         return (CoalitionProcess(), CoalitionProcess(start=None))
     if known and isinstance(estimator, (Permutation, Kernel)):
         # They cost no evaluations, and know interactions of all orders; pairs alone integrate a quadratic.
-        if problem.correlated and control_cost(problem, (Taylor(),), budget) == 0:
+        few = problem.players.n_columns <= MOST_TAYLOR_COLUMNS
+        if problem.correlated and few and control_cost(problem, (Taylor(),), budget) == 0:
             return (Taylor(), *(() if problem.shared is None else (problem.shared,)), LogisticRidge())
         slow = _affordable(problem, budget)
         if problem.shared is None:
