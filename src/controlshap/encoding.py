@@ -102,7 +102,7 @@ class Encoding:
                         f"`{argument}`: the column {column.name!r} holds {odd[:3]}, which a column of the background's "
                         f"type ({kind.dtype}) cannot. Use one type for both, with all levels in it."
                     )
-            elif maker is not None and maker.library == self.maker.library == "polars":
+            elif maker is not None and maker.package == self.maker.package == "polars":
                 null = maker.kinds[number].null
                 if null is not None and null != (kind.null is not False):
                     raise InvalidArgumentError(

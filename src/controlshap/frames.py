@@ -58,13 +58,13 @@ class FrameMaker:
 
     Attributes
     ----------
-    library : {"pandas", "polars"}
+    package : {"pandas", "polars"}
     columns : tuple
         As the frame had them, integers too.
     kinds : tuple of Kind
     """
 
-    library: str
+    package: str
     columns: tuple[Any, ...]
     kinds: tuple[Kind, ...]
 
@@ -76,11 +76,11 @@ class FrameMaker:
     def ordered(self, position: list[int]) -> FrameMaker:
         """For the same columns in another order."""
         columns, kinds = (tuple(part[number] for number in position) for part in (self.columns, self.kinds))
-        return FrameMaker(self.library, columns, kinds)
+        return FrameMaker(self.package, columns, kinds)
 
     def from_rows(self, rows: Any) -> Any:
         """A frame of doubles from rows `(n, columns)`."""
-        if self.library == "polars":
+        if self.package == "polars":
             import polars
 
             if np.isnan(rows).any():
@@ -92,9 +92,9 @@ class FrameMaker:
 
     def from_columns(self, columns: list[Any]) -> Any:
         """A frame from one array for each column."""
-        make = _polars_column if self.library == "polars" else _pandas_column
+        make = _polars_column if self.package == "polars" else _pandas_column
         made = {name: make(column, kind) for name, column, kind in zip(self.columns, columns, self.kinds, strict=True)}
-        if self.library == "polars":
+        if self.package == "polars":
             import polars
 
             return polars.DataFrame(made)

@@ -84,7 +84,7 @@ def _encoding_header(encoding: Encoding, arrays: dict[str, Any]) -> dict[str, An
          "levels": None if one.levels is None else [encode(level, arrays, "levels") for level in one.levels]}
         for one in maker.kinds
     ]  # fmt: skip
-    return {"columns": columns, "library": maker.library, "names": list(maker.columns), "kinds": kinds}
+    return {"columns": columns, "library": maker.package, "names": list(maker.columns), "kinds": kinds}
 
 
 def _encoding_from(header: dict[str, Any]) -> Encoding:
