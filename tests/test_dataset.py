@@ -542,7 +542,7 @@ def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         "entropy": (make_explainer(), rows, {"rng": 5}),
         "call, tolerance": (make_explainer(), rows, {"tolerance": 0.1}),
         "source, sha256": (make_explainer(), other_rows, {}),
-        "source, n_rows": (make_explainer(), rows.iloc[:-1], {}),
+        "source, rows": (make_explainer(), rows.iloc[:-1], {}),
         "settings: control": (make_explainer(control="taylor"), rows, {}),
         "settings: estimator": (make_explainer(estimator="kernel", control="none"), rows, {}),
         "array background": (other_background, rows, {}),

@@ -786,3 +786,71 @@ def test_nothing_is_read_before_the_end(features, groups, budget, monkeypatch):
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor") as info:
         explain_on_device(module, data(30)[:4], imputer, budget=budget, entropy=0, control="none")
     assert "one.cpu().numpy()" in str(info.traceback[-1].statement)
+
+
+@pytest.mark.parametrize("features", [Marginal(), GaussianConditional()], ids=repr)
+@pytest.mark.parametrize("control", ["none", "taylor"])
+def test_a_module_that_works_in_place_harms_nothing(features, control):
+    background, inner = data(20), network()
+    X, imputer = background[:3].copy(), bound(features, background)
+    settings = {"budget": 300, "entropy": 0, "control": control}
+
+    class InPlace(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, rows):
+            return self.inner(rows.mul_(2.0))
+
+    class Doubled(InPlace):
+        def forward(self, rows):
+            return self.inner(rows * 2.0)
+
+    found = explain_on_device(InPlace(), X, imputer, **settings)
+    expected = explain_on_device(Doubled(), X, imputer, **settings)
+    np.testing.assert_allclose(found.values, expected.values, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(found.variances, expected.variances, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("features", ["independent", "correlated"])
+def test_evaluations_are_those_that_are_told(features):
+    seen = []
+
+    class Counting(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = network()
+
+        def forward(self, rows):
+            seen.append(len(rows))
+            return self.inner(rows)
+
+    explainer = cs.Explainer(Counting(), data(12), features=features, estimator="permutation", control="none")
+    found = explainer(data(4), budget=217, rng=0, device="cpu")
+    assert (found.n_evaluations <= 217).all()
+    assert sum(seen) == found.n_evaluations.sum() + explainer.n_background_evaluations
+
+
+@pytest.mark.parametrize("features", ["independent", "correlated"])
+def test_a_row_is_explained_alike_alone_and_among_others(features):
+    explainer = cs.Explainer(network(n_outputs=2), data(12), features=features, estimator="permutation")
+    problem, X = explainer._assemble(217), data(5)
+    together = explain_problem(problem, X, budget=217, entropy=5, device="cpu")
+    for number in range(5):
+        alone = explain_problem(problem, X[number : number + 1], budget=217, entropy=5, device="cpu", first_row=number)
+        np.testing.assert_allclose(alone.values[0], together.values[number], rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(alone.variances[0], together.variances[number], rtol=1e-9, atol=1e-16)
+
+
+def test_names_of_devices():
+    explainer = cs.Explainer(network(), data(12), estimator="permutation")
+    assert explainer(data(2), budget=100, rng=0, device="cpu:0").settings["device"] == "cpu"
+    for device in ("gpu", "cuda:one", "", 0):
+        with pytest.raises(InvalidArgumentError, match="`device` must be None"):
+            explainer(data(2), budget=100, rng=0, device=device)
+    with pytest.raises(ModelOutputError, match="real numbers"):
+        explain_on_device(
+            Odd(lambda rows: torch.complex(rows[:, 0], rows[:, 1])), data()[:2], bound(Marginal(), data()), budget=200,
+            entropy=0,
+        )  # fmt: skip

@@ -13,7 +13,8 @@ import pytest
 from chromium import Chromium
 
 import controlshap as cs
-from controlshap.report import write_report
+from controlshap.importance import importance_interval
+from controlshap.report import charts, reproducing, wording, write_report
 from controlshap.report.numbers import justified, number, share, significant, with_error
 
 HOSTILE = (
@@ -564,3 +565,72 @@ def test_without_jinja2_it_names_the_extra(sampled, tmp_path):
     assert "MissingExtraError" in run.stderr
     assert "controlshap[report]" in run.stderr
     assert not (tmp_path / "a.html").exists()
+
+
+def sigmoid(rows):
+    return 1.0 / (1.0 + np.exp(-model(np.asarray(rows, dtype=float))))
+
+
+@pytest.mark.parametrize(
+    ("settings", "link"),
+    [
+        ({"control": cs.LogisticRidge(), "estimator": cs.Permutation()}, None),
+        ({"control": [cs.LogisticRidge(), cs.Polynomial()], "variance": cs.Bootstrap(50)}, None),
+        ({"groups": {"pair": [1, 3]}}, "identity"),
+        ({"groups": {"pair": [1, 3]}, "control": cs.LogisticRidge()}, "logit"),
+    ],
+)
+def test_the_code_builds_objects_and_kernel_explainers(settings, link):
+    rng = np.random.default_rng(0)
+    names = {"model": sigmoid, "background": rng.normal(size=(12, 6)), "X": rng.normal(size=(2, 6))}
+    if link is None:
+        explanation = cs.explain(sigmoid, names["X"], names["background"], budget=400, rng=3, **settings)
+    else:
+        explainer = cs.KernelExplainer(sigmoid, names["background"], link=link, rng=3, **settings)
+        explainer.shap_values(names["X"], nsamples=28)
+        explanation = explainer.explanation
+    assert explanation.standard_errors.any()
+    exec(reproducing.code(explanation), names)
+    np.testing.assert_array_equal(names["explanation"].values, explanation.values)
+    assert reproducing.notes(explanation) == []
+
+
+def test_what_the_code_cannot_write_has_a_note():
+    rng = np.random.default_rng(0)
+    background, rows = rng.normal(size=(12, 6)), rng.normal(size=(1, 6))
+    given = cs.GaussianConditional(mean=np.zeros(6), covariance=np.eye(6))
+    found = cs.explain(model, rows, background, features=given, budget=400, rng=0)
+    assert "features=features" in reproducing.code(found)
+    assert "`features` is the object" in reproducing.notes(found)[0]
+    explainer = cs.KernelExplainer(sigmoid, background, link=np.log, keep_index=False)
+    explainer.shap_values(rows)
+    assert "link=link" in reproducing.code(explainer.explanation)
+    assert reproducing.notes(explainer.explanation) == ["`link` is the function that was passed."]
+
+
+def test_importance_has_the_intervals_of_the_bar_plot(sampled):
+    few = replace(sampled, degrees_of_freedom=np.full(sampled.values.shape, 2.0))
+    summary = few.summary()
+    low, high = importance_interval(few, summary, 0.95)
+    chart = charts.importance(few, summary, 0, 0.95)
+    order = np.argsort(-summary.mean_absolute, kind="stable")
+    drawn = np.array([(bar.low, bar.high) for bar in chart.bars]) / 100.0 * high.max()
+    np.testing.assert_allclose(drawn, np.column_stack([low, high])[order], atol=1e-3 * high.max())
+    # few degrees of freedom widen the interval, and its scale has no part in them
+    assert ((high - summary.mean_absolute) > 1.97 * summary.standard_errors).all()
+    tiny = replace(few, values=few.values * 1e-90, standard_errors=few.standard_errors * 1e-90)
+    np.testing.assert_allclose(importance_interval(tiny, tiny.summary(), 0.95)[1], high * 1e-90)
+
+
+def test_words_for_errors_of_zero(sampled):
+    assert (sampled.status != "exact").all()
+    none = replace(sampled, standard_errors=np.zeros_like(sampled.values), complete=np.ones(len(sampled), dtype=bool))
+    assert wording.about_errors(none) == "The evaluations show no sampling error."
+    early = replace(none, complete=np.zeros(len(sampled), dtype=bool))
+    assert wording.about_errors(early).endswith("so far.")
+    assert "exact" not in wording.about_importance(early, early.summary(), 0)
+    assert "exact" not in wording.about_control(replace(early, uncontrolled_standard_errors=early.standard_errors))[0]
+    n_half = len(sampled) // 2 + 1
+    half = sampled.standard_errors.copy()
+    half[:n_half] = 0.0
+    assert f"in {n_half} of {len(sampled)} rows" in wording.about_control(replace(sampled, standard_errors=half))[0]

@@ -7,6 +7,7 @@ from scipy.special import expit
 from test_calibration import DATA, smooth2
 
 import controlshap as cs
+from controlshap.surrogates.shared import best_learner, default_learners
 from controlshap.testing import marginal_game, shapley_by_definition
 
 RNG = np.random.default_rng(3)
@@ -117,3 +118,79 @@ def test_gain_is_one_without_control_and_infinite_where_nothing_is_left():
         lambda rows: expit(rows @ WEIGHTS), DATA.background, groups=DATA.groups, estimator="permutation"
     )(DATA.x, budget=400, rng=0)
     assert found.gain[0] > 100
+
+
+def smooth3(rows):
+    return np.tanh(rows[:, 0] * rows[:, 1] * rows[:, 2] + rows[:, 3]) + np.sin(rows[:, 4] * rows[:, 5])
+
+
+def test_a_row_out_of_reach_gets_a_control_of_its_own():
+    """The quadrature of a shared network ends at scores of 200; such a row is explained as if nothing was shared."""
+    one = explainer(smooth3, seconds_per_evaluation=1e-6)
+    one.fit_surrogate(BACKGROUND, budget=1500, rng=0, learner=cs.WideNetwork(n_hidden=16, n_steps=500))
+    far = X + np.array([500.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    assert one._shared.reaches(X, BACKGROUND, one.players)
+    assert not one._shared.reaches(far, BACKGROUND, one.players)
+    found = one(np.stack([X, far]), budget=600, rng=0)
+    assert found.method.tolist() == ["Permutation + SharedSurrogate", "Permutation + LogisticRidge"]
+    plain = explainer(smooth3, seconds_per_evaluation=1e-6)(np.stack([X, far]), budget=600, rng=0)
+    assert_array_equal(found.values[1], plain.values[1])
+
+
+def test_trees_on_a_network_reach_as_far_as_the_network():
+    one = explainer(smooth3)
+    network = cs.WideNetwork(n_hidden=4, n_steps=200)
+    one.fit_surrogate(BACKGROUND, budget=500, rng=0, learner=cs.Trees(n_trees=3, n_leaves=4, start=network))
+    assert one._shared.reaches(X, BACKGROUND, one.players)
+    assert not one._shared.reaches(X + 1e4, BACKGROUND, one.players)
+    one.fit_surrogate(BACKGROUND, budget=500, rng=0, learner=cs.Trees(n_trees=3, n_leaves=4, start=None))
+    assert one._shared.reaches(X + 1e4, BACKGROUND, one.players)
+
+
+@pytest.mark.parametrize("learner", [cs.WideNetwork(n_hidden=4, n_steps=100)], ids=["wide"])
+def test_a_wide_network_comes_back_alone_and_under_trees(tmp_path, learner):
+    for number, one in enumerate((learner, cs.Trees(n_trees=3, n_leaves=4, start=learner))):
+        before = explainer(smooth3).fit_surrogate(BACKGROUND, budget=400, learner=one, rng=0)
+        again = cs.Explainer.load(before.save(tmp_path / str(number)), smooth3)
+        assert_array_equal(again(X, budget=300, rng=0).values, before(X, budget=300, rng=0).values)
+
+
+def test_the_best_learner_is_found_and_found_again():
+    rows = np.random.default_rng(0).normal(size=(1500, 6))
+    candidates = (cs.WideNetwork(n_hidden=16, n_steps=800), cs.Trees(n_trees=30, n_leaves=16))
+    for model, kind in ((lambda r: np.tanh(r @ WEIGHTS[:6]), cs.WideNetwork), (stepped, cs.Trees)):
+        outputs = np.stack([model(rows), np.full(1500, 2.0)], axis=1)  # one output says nothing
+        found = [best_learner(rows, outputs, candidates) for _ in range(2)]
+        assert found[0] is found[1]
+        assert isinstance(found[0], kind)
+
+
+def test_what_is_shared_by_default():
+    assert default_learners(correlated=False)[0] == cs.WideNetwork()
+    assert all(isinstance(one, cs.LogisticRidge | cs.RidgeNetwork) for one in default_learners(correlated=True))
+
+
+def test_a_constant_model_with_a_shared_surrogate():
+    one = cs.Explainer(lambda rows: np.full(len(rows), 3.0), BACKGROUND).fit_surrogate(BACKGROUND, budget=100, rng=0)
+    found = one(X, tolerance=0.05, budget=5000, rng=0)
+    assert np.abs(found.values).max() < 1e-12
+    assert found.standard_errors.max() < 1e-12
+
+
+def test_errors_hold_after_an_early_stop_with_a_shared_surrogate():
+    """KernelSHAP is chosen there; 60 runs of one row, stopped by a tolerance."""
+    rng = np.random.default_rng(5)
+    background, x = rng.normal(size=(60, 8)), rng.normal(size=8)
+
+    def model(rows):
+        return smooth3(rows) + 0.4 * rows[:, 6] * rows[:, 7] * rows[:, 0]
+
+    one = cs.Explainer(model, background, seconds_per_evaluation=1e-6)
+    one.fit_surrogate(background, budget=1500, rng=0, learner=cs.RidgeNetwork(2))
+    found = one(np.tile(x, (60, 1)), tolerance=0.08, budget=9000, rng=1, keep=False)
+    assert set(found.method) == {"Kernel + SharedSurrogate"}
+    truth = shapley_by_definition(marginal_game(model, x, background, [(j,) for j in range(8)]), 8)[:, 0]
+    observed = np.sqrt(((found.values - truth) ** 2).mean())
+    assert 0.85 < np.sqrt((found.standard_errors**2).mean()) / observed < 1.2
+    low, high = found.confidence_interval(0.95)
+    assert 0.9 < ((low <= truth) & (truth <= high)).mean() < 0.985

@@ -15,7 +15,7 @@ import numpy as np
 from controlshap._errors import InvalidArgumentError, MissingExtraError
 from controlshap._types import FloatArray
 from controlshap.adapters import as_model
-from controlshap.command_inputs import read_groups
+from controlshap.command_inputs import open_rows, read_groups, read_rows
 from controlshap.explain_command import ModelOptions, parse_control, prepare
 from controlshap.explainer import Explainer
 
@@ -185,7 +185,9 @@ def _of_files(files: tuple[str, str, str], model_options: ModelOptions, options:
         model, data, background, model_options, rows=f":{options.n_rows}", most=options.max_background,
         seed=options.rng,
     )  # fmt: skip
-    return Problem(model, prepared.model, prepared.background.frame, prepared.data)
+    assert prepared.rows is not None
+    rows = read_rows(open_rows(data, "DATA"), *prepared.rows)[list(prepared.columns.names)]
+    return Problem(model, prepared.model, prepared.background.frame, rows)
 
 
 def _built_in(options: BenchmarkOptions) -> Problem:

@@ -49,7 +49,8 @@ def choose_estimator(problem: Problem, budget: int, *, early: bool = False) -> E
     """The estimator asked for, or for "auto".
 
     Enumeration where it is exact or cheap; KernelSHAP over the whole background where the budget pays for so many
-    coalitions that their values can be interpolated; else paired walks (always where a run may end early).
+    coalitions that their values can be interpolated (not where a run may end early); KernelSHAP with single draws where
+    a run may end early and a surrogate is shared; else paired walks.
     """
     p = problem.players.n_players
     if p == 1:
@@ -128,7 +129,9 @@ def choose_controls(problem: Problem, estimator: Estimator, budget: int, x: Floa
         if problem.correlated and few and control_cost(problem, (Taylor(),), budget) == 0:
             return (Taylor(), *(() if problem.shared is None else (problem.shared,)), LogisticRidge())
         slow = _affordable(problem, budget)
-        if problem.shared is None:
+        if problem.shared is None or not (
+            problem.correlated or problem.shared.reaches(x, problem.background, problem.players)
+        ):
             return (LogisticRidge(), *slow)
         # one that was fitted before saves the time of fitting, unless there is time to spare
         return (problem.shared, LogisticRidge(), *slow) if slow else (problem.shared,)
@@ -176,7 +179,7 @@ def timely(
         seconds = game.seconds_each
     if seconds is None or _tree_seconds(problem, game.n_evaluations) <= seconds * max(game.n_evaluations, still_needed):
         return learners
-    if problem.shared is not None:
+    if any(learner is problem.shared for learner in learners):
         return tuple(learner for learner in learners if learner is problem.shared)
     return tuple(learner for learner in learners if not isinstance(learner, Trees))
 

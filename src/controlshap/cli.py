@@ -8,7 +8,8 @@ import sys
 def main() -> None:
     """Run a command and leave with its exit code.
 
-    0 for done, 1 for something wrong, 2 for a wrong use, 3 for finished with failed parts, 130 for interrupted.
+    0 for done, 1 for something wrong, 2 for a wrong use, 3 for finished with failed parts, 130 for interrupted,
+    143 for terminated.
     """
     try:
         import click
@@ -28,6 +29,10 @@ def main() -> None:
         code = 130
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has gone; Python would complain about it once more
+        code = 1
+    except OSError as wrong:  # of stdout
+        sys.stderr.write(f"controlshap: the output could not be written: {wrong.strerror}\n")
+        sys.stderr.close()
         code = 1
     sys.exit(code)
 

@@ -80,7 +80,7 @@ def read_groups(path: Path | None) -> dict[str, list[str]] | None:
         return None
     try:
         found = json.loads(path.read_text())
-    except (ValueError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"`--groups`: {path.name!r} is not JSON ({error}).") from error
     well_formed = isinstance(found, dict) and all(
         isinstance(columns, list) and all(isinstance(column, str) for column in columns) for columns in found.values()

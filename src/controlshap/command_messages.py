@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -33,9 +35,38 @@ class Interrupted(Failure):
     """Ctrl-C."""
 
     exit_code = 130
+    what = "interrupted"
 
     def __init__(self) -> None:
-        super().__init__("interrupted; what was finished is kept, and the same command goes on from it")
+        super().__init__(f"{self.what}; what was finished is kept, and the same command goes on from it")
+
+
+class Terminated(Interrupted):
+    """SIGTERM, by which batch systems end a job."""
+
+    exit_code = 143
+    what = "terminated"
+
+
+class _TerminatedError(KeyboardInterrupt):
+    """An interrupt as any other to all who clean up."""
+
+
+@contextmanager
+def terminate_in_order() -> Iterator[None]:
+    """Take SIGTERM for an interrupt."""
+
+    def raise_it(*_: Any) -> None:
+        raise _TerminatedError
+
+    if threading.current_thread() is not threading.main_thread():  # which alone may ask for signals
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, raise_it)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class OneLineGroup(click.Group):
@@ -44,12 +75,14 @@ class OneLineGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         try:
-            with one_line_warnings():
+            with one_line_warnings(), terminate_in_order():
                 return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except KeyboardInterrupt as error:
-            raise Interrupted from error
+            raise (Terminated if isinstance(error, _TerminatedError) else Interrupted) from error
+        except SystemExit as error:  # of a model: the program would end as if all had gone well
+            raise Failure(f"the model ended the program by sys.exit({error.code!r}); it must return values") from error
         except Exception as error:
             if ctx.meta.get(TRACEBACK):
                 traceback.print_exc()

@@ -15,7 +15,9 @@ from controlshap.command_messages import EXIT_FAILED_PARTS, OneLineGroup, traceb
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_EXIT_CODES = "Exit codes: 0 done, 1 error, 2 wrong use, 3 finished but some parts failed, 130 interrupted."
+_EXIT_CODES = (
+    "Exit codes: 0 done, 1 error, 2 wrong use, 3 finished but some parts failed, 130 interrupted, 143 terminated."
+)
 
 
 @click.group(cls=OneLineGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
@@ -75,7 +77,14 @@ def demo(out: Path) -> None:
 @click.option("--stop", multiple=True, help="Stop when this is certain: 'signs', 'top 3', 'ranking', 'ranking 5'.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Probability of what --stop certifies.")
 @click.option("--time-limit", type=float, help="Most seconds for each row, roughly.")
-@click.option("--rows", metavar="FROM:TO", help="Explain only these rows of DATA, such as 0:100.")
+@click.option("--seconds-per-evaluation", type=float,
+              help="Time of the model for a row, by which --control auto decides whether to fit trees [measured at the "
+              "start, and kept with the result]. Give it where two folders must have the same numbers.")  # fmt: skip
+@click.option(
+    "--rows",
+    metavar="FROM:TO",
+    help="Explain only these rows of DATA, such as 0:100; they have the values of a run over all rows.",
+)
 @_MODEL_OPTIONS
 @click.option("--max-background", type=click.IntRange(min=2), default=10_000, show_default=True,
               help="A larger background is sampled to this many rows.")  # fmt: skip

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,9 +53,23 @@ def _ship(function: Callable[[Any], Any], folder: Path) -> str:
     import cloudpickle
 
     path = folder / f"{uuid.uuid4().hex}.pickle"
-    with path.open("wb") as file:
+    with path.open("wb") as file, sending("n_jobs"):
         cloudpickle.dump(function, file)
     return str(path)
+
+
+@contextmanager
+def sending(argument: str) -> Iterator[None]:
+    """Say what it means that something cannot be pickled."""
+    try:
+        yield
+    except OSError:  # of the disk
+        raise
+    except Exception as error:
+        raise InvalidArgumentError(
+            f"`{argument}`: the model cannot be sent to other processes ({type(error).__name__}: {error}). Use "
+            "n_jobs=1, or a model without open files, locks and connections."
+        ) from error
 
 
 @lru_cache(maxsize=1)
@@ -66,8 +80,27 @@ def _received(path: str) -> Callable[[Any], Any]:
 
 
 def _limited(shipped: str, item: Any) -> Any:
-    with one_blas_thread():
-        return _received(shipped)(item)
+    try:
+        with one_blas_thread():
+            return _received(shipped)(item)
+    except Exception as error:
+        if _travels(error):
+            raise
+        told = RuntimeError(f"{type(error).__name__}: {error}")  # or the whole pool breaks, and nobody learns of it
+        for note in getattr(error, "__notes__", ()):
+            told.add_note(note)
+        raise told from None
+
+
+def _travels(error: Exception) -> bool:
+    """Whether an exception comes back from another process; one whose class wants other arguments does not."""
+    import cloudpickle
+
+    try:
+        pickle.loads(cloudpickle.dumps(error))
+    except Exception:  # noqa: BLE001, whatever its class does
+        return False
+    return True
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:

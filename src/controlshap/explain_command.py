@@ -14,12 +14,12 @@ from typing import Any
 from controlshap._errors import ControlShapWarning, InvalidArgumentError, MissingExtraError
 from controlshap._version import __version__
 from controlshap.command_columns import ChosenColumns, choose_columns, split_names
-from controlshap.command_inputs import Background, open_rows, parse_rows, read_background, read_groups, read_rows
+from controlshap.command_inputs import Background, open_rows, parse_rows, read_background, read_groups
 from controlshap.command_messages import say
 from controlshap.command_results import ResultSummary, report_result, summarise_result
 from controlshap.dataset.driver import explain_dataset
 from controlshap.dataset.manifest import write_json
-from controlshap.dataset.result import DatasetResult, FailedPart
+from controlshap.dataset.result import DatasetResult
 from controlshap.explainer import Explainer
 from controlshap.model_files import LoadedModel, load_model, with_arrays
 
@@ -48,6 +48,7 @@ class ExplainOptions:
     stop: tuple[str, ...] = ()
     level: float = 0.95
     time_limit: float | None = None
+    seconds_per_evaluation: float | None = None
     rows: str | None = None
     max_background: int = 10_000
     background_seed: int = 0
@@ -66,8 +67,8 @@ class Prepared:
     loaded: LoadedModel
     columns: ChosenColumns
     background: Background
-    data: Any
-    first_row: int = 0
+    data: str
+    rows: tuple[int, int] | None = None
 
     @property
     def model(self) -> Any:
@@ -93,13 +94,10 @@ class Explained:
             "result": str(self.result.path),
             "report": None if self.report is None else str(self.report),
             "rows": self.summary.n_rows,
-            "first_row": self.prepared.first_row,
+            "first_row": 0 if self.prepared.rows is None else self.prepared.rows[0],
             "parts": self.result.n_parts,
             "parts_done": self.result.n_done,
-            "failed": [
-                {"part": one.part, "rows": _rows(one, self.prepared.first_row), "reason": one.reason}
-                for one in self.result.failed
-            ],
+            "failed": [{"part": one.part, "rows": list(one.rows), "reason": one.reason} for one in self.result.failed],
             "evaluations": self.result.n_evaluations,
             "seconds": round(self.result.seconds, 3),
             "statuses": self.summary.statuses,
@@ -167,6 +165,7 @@ def explain(
     explainer = Explainer(
         prepared.model, prepared.background.frame, features=options.features, estimator=options.estimator,
         control=parse_control(options.control), groups=groups, max_background=options.max_background,
+        seconds_per_evaluation=options.seconds_per_evaluation,
     )  # fmt: skip
     # sampled here already, since the file may not fit into memory: base values carry that error
     explainer._n_background = prepared.background.n_rows
@@ -176,9 +175,10 @@ def explain(
             explainer, prepared.data, out, budget=options.budget, tolerance=options.tolerance,
             stop=list(options.stop) or None, level=options.level, absolute_tolerance=options.absolute_tolerance,
             time_limit=options.time_limit, rng=options.rng, n_jobs=options.jobs, scheduler=options.scheduler,
-            part_rows=options.part_rows, model_hash=prepared.loaded.sha256, progress=options.progress,
+            rows=prepared.rows, part_rows=options.part_rows, model_hash=prepared.loaded.sha256,
+            progress=options.progress,
         )  # fmt: skip
-    failures = _told_failures(result, prepared.first_row)
+    failures = _told_failures(result)
     if result.n_done == 0:
         raise InvalidArgumentError(f"No row could be explained: {failures}.")
     if failures:
@@ -200,14 +200,9 @@ def prepare(
         drop=split_names(options.drop),
     )  # fmt: skip
     chosen = read_background(background_source, columns.names, most, seed)
-    explained: Any = data
-    start = 0
-    if rows is not None:
-        start, stop = parse_rows(rows, data_source.n_rows)
-        explained = read_rows(data_source, start, stop)[list(columns.names)]
     if options.arrays or loaded.takes_arrays:
         loaded = replace(loaded, model=with_arrays(loaded.model), takes_arrays=True)
-    return Prepared(loaded, columns, chosen, explained, start)
+    return Prepared(loaded, columns, chosen, data, None if rows is None else parse_rows(rows, data_source.n_rows))
 
 
 def parse_control(text: str) -> str | Sequence[str]:
@@ -218,20 +213,14 @@ def parse_control(text: str) -> str | Sequence[str]:
     return names[0] if len(names) == 1 else names
 
 
-def _rows(failed: FailedPart, first_row: int) -> list[int]:
-    """First row in the file, and the one after the last."""
-    return [first_row + row for row in failed.rows]
-
-
-def _told_failures(result: DatasetResult, first_row: int) -> str:
+def _told_failures(result: DatasetResult) -> str:
     """Which parts failed, in one line; empty where none did."""
     if not result.failed:
         return ""
-    first, last = _rows(result.failed[0], first_row)
-    counted = f" (counted from row {first_row})" if first_row else ""
+    first, last = result.failed[0].rows
     reason = " ".join(result.failed[0].reason.replace("controlshap: the model", "The model").split()).rstrip(".")
     n_failed = f"{len(result.failed)} of {result.n_parts} parts failed"
-    return f"{n_failed}; the first, rows {first} to {last - 1}: {reason}{counted}"
+    return f"{n_failed}; the first, rows {first} to {last - 1}: {reason}"
 
 
 def _send_by_value(reference: str) -> None:

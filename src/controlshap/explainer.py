@@ -24,7 +24,6 @@ from controlshap.engine import RowResult, refuse_budget
 from controlshap.exact_forms import ExactForm, agrees, evaluations_to_recognise, recognise
 from controlshap.execution import check_jobs
 from controlshap.explanation import Explanation
-from controlshap.fits.boosting import boosting_available
 from controlshap.inputs import Table, read_table
 from controlshap.model import Model
 from controlshap.players import Groups, Players, resolve_players
@@ -38,13 +37,13 @@ from controlshap.preparing import (
     with_inputs,
 )
 from controlshap.problem import BaseSample, Problem
-from controlshap.progress import ProgressLike, check_progress
+from controlshap.progress import ProgressLike, Reporter, check_progress
 from controlshap.refining import check_same, continue_from
-from controlshap.running import continue_rows, explain_rows
+from controlshap.running import DELAY, continue_rows, explain_rows
 from controlshap.saving import load_explainer, save_explainer
 from controlshap.stopping import Stopping
-from controlshap.surrogates import Learner, SharedSurrogate, Trees, WideNetwork
-from controlshap.surrogates.shared import best_learner, hybrid_rows
+from controlshap.surrogates import Learner, SharedSurrogate
+from controlshap.surrogates.shared import best_learner, default_learners, hybrid_rows
 from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.marginal import Marginal, MarginalImputer
 
@@ -188,7 +187,8 @@ class Explainer:
             Model evaluations to spend, once.
         learner : Trees, WideNetwork, RidgeNetwork, LogisticRidge or Polynomial, optional
             What is fitted. By default a wide network, trees on top of a logistic ridge, or trees on top of a wide
-            network, whichever leaves least of rows that were held out (no trees where no library for them is there).
+            network, whichever leaves least of rows that were held out (no trees where no library for them is there);
+            with correlated features, where known values are simulated, a logistic ridge or a small network.
         rng : int, Generator, SeedSequence or None
 
         Returns
@@ -206,10 +206,8 @@ class Explainer:
             refuse_missing(array, name, self._encoding.labels)
         mixed = hybrid_rows(rows, self._imputer, budget, stream(resolve_entropy(rng), Purpose.SURROGATE))
         outputs = evaluated(self._model, self._imputer, mixed, self._memory_limit, "surrogate")
-        trees = (Trees(), Trees(start=WideNetwork())) if boosting_available() else ()
-        self._shared = SharedSurrogate.fit(
-            mixed, outputs, learner or best_learner(mixed, outputs, (WideNetwork(), *trees))
-        )
+        candidates = default_learners(correlated=isinstance(self._imputer, GaussianImputer))
+        self._shared = SharedSurrogate.fit(mixed, outputs, learner or best_learner(mixed, outputs, candidates))
         self._problem = None if self._problem is None else replace(self._problem, shared=self._shared)
         return self
 
@@ -296,8 +294,14 @@ class Explainer:
         """Explain rows whose numbers, and so their random streams, start at `first`."""
         rows = self._check_rows(X)
         problem = self._assemble(stopping.budget)
-        if wants_device(device, problem, stopping, keep):
-            return self._explain_on_device(problem, rows, first, stopping, entropy, settings, device)
+        if device is not None and n_jobs != 1:
+            raise InvalidArgumentError(f"`n_jobs={n_jobs}` and `device` exclude each other. Leave one of them out.")
+        if n_jobs == 1 and wants_device(device, problem, stopping, keep):
+            reporter = Reporter(progress, len(rows), 0, DELAY)
+            found = self._explain_on_device(problem, rows, first, stopping, entropy, settings, device)
+            reporter.add(len(rows), int(found.n_evaluations.sum()))
+            reporter.close()
+            return found
         results = explain_rows(problem, rows, first, stopping, entropy, n_jobs=n_jobs, keep=keep, progress=progress)
         settings = settings | {
             "n_background_evaluations": self.n_background_evaluations,
@@ -381,6 +385,7 @@ class Explainer:
         n_jobs: int = 1,
         scheduler: Any = None,
         part_rows: int | None = None,
+        rows: tuple[int, int] | None = None,
         model_hash: str | None = None,
         progress: ProgressLike = None,
     ) -> DatasetResult:
@@ -398,6 +403,8 @@ class Explainer:
             A cluster in place of local processes.
         part_rows : int, optional
             Most rows of a part.
+        rows : tuple of int, optional
+            First row to explain, and the one after the last; they keep their numbers, and so their random streams.
         model_hash : str, optional
             Told beside what the model says on the background, to know it again.
         progress : bool, "json", callable or None
@@ -408,7 +415,7 @@ class Explainer:
         return explain_dataset(
             self, source, out, budget=budget, tolerance=tolerance, stop=stop, level=level,
             absolute_tolerance=absolute_tolerance, time_limit=time_limit, rng=rng, n_jobs=n_jobs, scheduler=scheduler,
-            part_rows=part_rows, model_hash=model_hash, progress=progress,
+            part_rows=part_rows, rows=rows, model_hash=model_hash, progress=progress,
         )  # fmt: skip
 
     def _form_of(self, model: Model, value_function: Any, n_rows: int) -> ExactForm | None:

@@ -180,9 +180,10 @@ class Explanation:
         own, other = self.standard_errors**2, of_background**2
         n_rows = min(int(self.settings["n_background"]), int(self.settings["max_background"]))
         known = np.where(np.isfinite(self.degrees_of_freedom), self.degrees_of_freedom, 1e12)
-        spread = own**2 / known + other**2 / max(n_rows - 1, 1)
         total = own + other
-        dof = np.where(spread > 0, total**2 / np.where(spread > 0, spread, 1.0), np.inf)
+        share = own / np.where(total > 0, total, 1.0)
+        spread = np.where(total > 0, share**2 / known + (1.0 - share) ** 2 / max(n_rows - 1, 1), 0.0)
+        dof = np.where(spread > 0, 1.0 / np.where(spread > 0, spread, 1.0), np.inf)
         return np.sqrt(total), dof
 
     def _simultaneous(self, level: float, errors: FloatArray, dof: FloatArray) -> FloatArray:

@@ -9,13 +9,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from controlshap._errors import ControlShapWarning, InvalidArgumentError
+from controlshap._errors import ControlShapWarning, InvalidArgumentError, ModelOutputError
 from controlshap._types import FloatArray
 
 Link: TypeAlias = Callable[[FloatArray], FloatArray]
 
 #: Probabilities are kept this far from 0 and 1 before their log-odds are taken, as in shap.
 LOGIT_MARGIN = 1e-15
+#: Means of probabilities may leave 0 to 1 by rounding.
+ROUNDING = 1e-6
 
 
 def resolve_link(link: Any) -> Link:
@@ -39,6 +41,12 @@ def identity(outputs: FloatArray) -> FloatArray:
 
 def logit(probabilities: FloatArray) -> FloatArray:
     """Log-odds, finite at 0 and 1."""
+    odd = probabilities[(probabilities < -ROUNDING) | (probabilities > 1.0 + ROUNDING)]
+    if len(odd):
+        raise ModelOutputError(
+            f"`link='logit'` needs a model that returns probabilities, 0 to 1; a mean over the background is "
+            f"{odd[0]:.6g}. Leave the link out, or explain a function that returns probabilities."
+        )
     kept = np.clip(probabilities, LOGIT_MARGIN, 1.0 - LOGIT_MARGIN)
     odds: FloatArray = np.log(kept / (1.0 - kept))
     return odds

@@ -16,7 +16,7 @@ from controlshap._types import FloatArray
 from controlshap.arguments import at_least
 from controlshap.explainer import Explainer
 from controlshap.explanation import Explanation
-from controlshap.kernel_arguments import check_l1_reg, identity, resolve_link
+from controlshap.kernel_arguments import check_l1_reg, identity, logit, resolve_link
 from controlshap.kernel_background import Background, read_background, read_rows, refuse_sparse
 from controlshap.kernel_model import Inputs, Predict
 from controlshap.linked_game import LinkedProblem, explain_linked
@@ -144,9 +144,10 @@ class KernelExplainer:
         values = self.shap_values(X, silent=silent, **limits)
         assert self.explanation is not None
         found = to_shap(self.explanation)
-        if values.ndim > self.explanation.values.ndim:  # outputs of shape (n, 1)
+        one_row = _is_one_row(X)
+        if values.ndim + one_row > self.explanation.values.ndim:  # outputs of shape (n, 1)
             found = to_shap(_with_one_output(self.explanation))
-        return found[0] if _is_one_row(X) else found
+        return found[0] if one_row else found
 
     def shap_values(
         self,
@@ -206,10 +207,16 @@ class KernelExplainer:
     def _explain(self, X: Any, limits: dict[str, Any]) -> Explanation:
         if self._explainer is not None:
             try:
-                return self._explainer(X, rng=self._entropy, **limits)
+                found = self._explainer(X, rng=self._entropy, **limits)
             except BudgetTooSmallError as error:
-                error.add_note(f"A coalition of `nsamples` stands for {len(self.data.data)} evaluations (background).")
-                raise
+                n_rows = len(self.data.data)
+                least = -(-(error.needed - 1) // n_rows)
+                raise BudgetTooSmallError(
+                    f"`nsamples` must be at least {least} here, where a coalition stands for "
+                    f"the {n_rows} rows of the background: {error}",
+                    error.needed,
+                ) from error
+            return replace(found, settings=found.settings | self._own_settings)
         assert self._linked is not None
         problem = self._linked
         rows, labels = read_rows(X, self.data)
@@ -221,7 +228,7 @@ class KernelExplainer:
             column_names=self._column_names,
             output_names=problem.model.output_names,
             player_columns=tuple(tuple(int(c) for c in columns) for columns in problem.players.columns),
-            settings=found.settings | {"link": str(self.link)},
+            settings=found.settings | self._own_settings,
         )
 
     def _budget(self, nsamples: int | str, budget: int | None) -> int:
@@ -247,6 +254,13 @@ class KernelExplainer:
         return self._linked.players.n_players
 
     @property
+    def _own_settings(self) -> dict[str, Any]:
+        """What `Explainer` has no argument for."""
+        known = {identity: "identity", logit: "logit"}
+        found = {"link": known.get(self._link, str(self.link)), "keep_index": self._keep_index}
+        return found | {"weighted_background": self.data.is_weighted}
+
+    @property
     def _column_names(self) -> tuple[str, ...]:
         return self.data.column_names or tuple(f"x{i}" for i in range(self.data.data.shape[1]))
 
@@ -263,8 +277,11 @@ class KernelExplainer:
                 "`max_background` has no effect with a link, weights or `keep_index`, which need the whole background. "
                 "Pass a smaller `data`, for example shap.sample(data, 100)."
             )
-        if data.frame is not None and not hasattr(data.frame, "iloc"):
-            raise InvalidArgumentError("`link` needs a pandas frame or an array as `data`. Pass data.to_pandas().")
+        if data.frame is not None and not hasattr(data.frame, "iloc") and not self._predict.arrays:
+            raise InvalidArgumentError(
+                "`link` needs a pandas frame or an array as `data`, for a model that takes frames. "
+                "Pass data.to_pandas()."
+            )
         to_inputs = Inputs(None if self._predict.arrays else data.frame)
         shared = {name: value for name, value in settings.items() if name not in ("groups", "features")}
         problem = LinkedProblem(
@@ -275,7 +292,7 @@ class KernelExplainer:
             int(settings.get("memory_limit", inspect.signature(Explainer).parameters["memory_limit"].default)),
         )  # fmt: skip
         outputs = problem.predict(data.data, problem.index, None, "the background")
-        return replace(problem, base=problem.link((data.weights @ outputs)[None])[0])
+        return replace(problem, base=problem.linked((data.weights @ outputs)[None], "the background")[0])
 
     def _renamed(self, explanation: Explanation, X: Any) -> Explanation:
         """With the names of the columns of X, where the background has none (and there are no groups), as in shap."""

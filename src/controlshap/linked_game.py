@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._errors import BudgetTooSmallError
+from controlshap._errors import BudgetTooSmallError, ModelOutputError
 from controlshap._random import resolve_entropy
 from controlshap._types import AnyArray, FloatArray
 from controlshap.execution import check_jobs, ordered_map
@@ -63,6 +63,18 @@ class LinkedProblem:
         model = Model(self.model.predict, self.model.source, partial(self.to_inputs, index=index))
         return model(rows, n_outputs=n_outputs, where=where)
 
+    def linked(self, means: FloatArray, where: str) -> FloatArray:
+        """The link of means `(n, outputs)`, checked."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            found = self.link(means)
+        finite = np.isfinite(found)
+        if not finite.all():
+            raise ModelOutputError(
+                f"`link` must give finite values; on {where} it gave {found[~finite][0]} for a mean prediction of "
+                f"{means[~finite][0]:.6g}. Use a link that is finite there, or 'logit', which is finite at 0 and 1."
+            )
+        return found
+
 
 class LinkedGame:
     """The game of one row, as a function of coalitions `(m, players)`; it counts its evaluations of the model."""
@@ -73,7 +85,7 @@ class LinkedGame:
         self.where = f"row {number}"
         index = None if problem.index is None else np.array([label])
         outputs = problem.predict(row[None], index, len(problem.base), self.where)
-        self.at_row = problem.link(outputs)[0]
+        self.at_row = problem.linked(outputs, self.where)[0]
         self.n_evaluations = 1
 
     def __call__(self, coalitions: FloatArray) -> FloatArray:
@@ -94,7 +106,7 @@ class LinkedGame:
             outputs = problem.predict(mixed, index, len(problem.base), self.where)
             self.n_evaluations += len(mixed)
             means = np.einsum("n,mno->mo", problem.weights, outputs.reshape(len(part), n_rows, -1))
-            values[part] = problem.link(means)
+            values[part] = problem.linked(means, self.where)
         return values
 
 

@@ -180,7 +180,8 @@ class SimulatedReference:
         paired: bool,
     ) -> SimulatedReference:
         """Simulate all functions, networks from the same permutations and the rest from the same walks."""
-        flat = [f for of_fold in functions for of_output in of_fold for f in of_output]
+        every = (f for of_fold in functions for of_output in of_fold for f in of_output)
+        flat = list({id(f): f for f in every}.values())  # a shared function is the same in every fold
         networks = [f for f in flat if isinstance(f, Network) and has_conditional_mean(f, imputer)]
         rest = [f for f in flat if not has_conditional_mean(f, imputer)]
         by_function: dict[int, Simulated] = {}

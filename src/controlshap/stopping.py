@@ -15,7 +15,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
-from controlshap.certainty import ROUNDING, cut_ratios, magnitude_order, order_ratios, sign_ratios
+from controlshap.certainty import ROUNDING, cut_ratios, magnitude_order, order_ratios, quantile, sign_ratios
 
 #: How much longer each stage is than the one before.
 GROWTH = 1.4
@@ -74,6 +74,11 @@ class Rule:
         if self.kind == "top":
             return float(cuts[self.k - 1]) if self.k is not None else 0.0
         return float(cuts[: self.k].max(initial=0.0))
+
+
+def known_badly(dof: FloatArray) -> FloatArray:
+    """How much wider an interval of 95 % is with so many degrees of freedom than with a known error."""
+    return np.asarray(quantile(dof, 0.025) / quantile(np.array(np.inf), 0.025))
 
 
 def parse_rules(stop: Any, n_players: int) -> tuple[Rule, ...]:
@@ -160,7 +165,8 @@ class Stopping:
         if not self.looks:
             return 1.0
         ratios = [rule.ratio(snapshot, share * self.alpha / len(self.rules)) for rule in self.rules]
-        largest = snapshot.errors.max(axis=0)
+        # an error that is itself known from few degrees of freedom may be far too small, and is chosen for being small
+        largest = (snapshot.errors * known_badly(snapshot.dof)).max(axis=0)
         if not snapshot.complete and (largest <= ROUNDING * np.abs(snapshot.values).max(initial=0.0)).any():
             return np.inf  # nothing that matters was met yet
         if self.absolute is not None:

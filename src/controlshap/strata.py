@@ -294,9 +294,10 @@ class Roots:
             return np.full(shape, self.dof[0])
         parts = sum_by(self.group, self.rows**2, len(self.dof))
         total = parts.sum(axis=0)
-        spread = np.einsum("k...,k->...", parts**2, 1.0 / (self.dof + 2.0))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            dof = np.where(spread > 0, total**2 / spread - 2.0, math.inf)
+        # shares of the whole: squares of variances leave the range of doubles for outputs beyond 1e77
+        shares = parts / np.where(total > 0, total, 1.0)
+        spread = np.einsum("k...,k->...", shares**2, 1.0 / (self.dof + 2.0))
+        dof = np.where(spread > 0, 1.0 / np.where(spread > 0, spread, 1.0) - 2.0, math.inf)
         result: FloatArray = np.maximum(dof, min(1.0, float(self.dof.min())))
         return result
 

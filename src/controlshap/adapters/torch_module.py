@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from controlshap._errors import ModelOutputError
 from controlshap._types import FloatArray
 
 
@@ -35,6 +36,12 @@ class TorchPredict:
 
         with evaluation_mode(self.module), torch.no_grad():
             outputs = self.module(as_tensor(self.module, rows))
+        if not isinstance(outputs, torch.Tensor) or outputs.is_complex():
+            kind = "complex numbers" if isinstance(outputs, torch.Tensor) else type(outputs).__name__
+            raise ModelOutputError(
+                f"The module must return one tensor of real numbers; it returned {kind}. Wrap it in a module that "
+                "returns the output to explain."
+            )
         array: FloatArray = outputs.detach().to("cpu", torch.float64).numpy()
         return array
 

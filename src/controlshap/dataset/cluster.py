@@ -52,7 +52,12 @@ class Cluster:
         from controlshap.dataset.worker_plugin import JobPlugin, run_on_worker
 
         self._work = run_on_worker
-        plugin = JobPlugin(job)
+        try:
+            plugin = JobPlugin(job)
+        except BaseException:
+            if self._own:
+                self._client.close(timeout=LOOK)
+            raise
         self._plugin = plugin.name
         self._n_workers = 0
         try:
@@ -165,6 +170,8 @@ def _connect(distributed: Any, scheduler: Any) -> Any:
             f"{type(scheduler).__name__}."
         )
     try:
+        if not scheduler.startswith("inproc:"):
+            distributed.comm.get_address_host_port(scheduler)  # a client that was given nonsense is long in leaving
         return distributed.Client(scheduler, timeout=CONNECT, set_as_default=False)
     except (OSError, ValueError) as error:
         raise InvalidArgumentError(

@@ -20,9 +20,11 @@ from controlshap.columns import Category
 from controlshap.dataset import manifest as manifests
 from controlshap.dataset.files import import_pyarrow
 from controlshap.dataset.layout import layout_of
+from controlshap.dataset.lock import alone_in
 from controlshap.dataset.loop import Ended, run_parts, say_how_to_finish
 from controlshap.dataset.part import Job, Task
 from controlshap.dataset.part_file import part_evaluations, part_path
+from controlshap.dataset.parts import check_rows
 from controlshap.dataset.pools import Here, Pool, Processes
 from controlshap.dataset.probe import probe_seconds
 from controlshap.dataset.result import DatasetResult, FailedPart, RunStoppedError
@@ -61,6 +63,7 @@ def explain_dataset(
     rng: RngLike = None,
     n_jobs: int = 1,
     scheduler: Any = None,
+    rows: tuple[int, int] | None = None,
     part_rows: int | None = None,
     model_hash: str | None = None,
     progress: ProgressLike = None,
@@ -89,6 +92,9 @@ def explain_dataset(
     scheduler : str or dask.distributed.Client, optional
         A cluster instead. Start its workers with one thread each and a death timeout:
         `dask worker ADDRESS --nworkers 16 --nthreads 1 --death-timeout 60`.
+    rows : tuple of int, optional
+        Explain only the rows from the first of these numbers up to the second. They keep their numbers, and so have
+        the values that they have in a run over all rows.
     part_rows : int, optional
         Most rows of a part. By default 50, or more where rows are cheap; one part for each of several files.
     model_hash : str, optional
@@ -120,10 +126,12 @@ def explain_dataset(
     stopping = check_stopping(p, budget, tolerance, absolute_tolerance, stop, level, time_limit)
     folder = Path(out).resolve()
     before = look_into(folder)
-    rows = open_source(
+    given = open_source(
         source, part_rows or (None if before is None else before["part_rows"]), columns=_wanted(explainer),
         texts=_texts(explainer),
     )  # fmt: skip
+    if rows is not None:
+        given = given.between(*check_rows(rows, given.n_rows))
     entropy = int(before["entropy"]) if before is not None and rng is None else resolve_entropy(rng)
 
     measured = dict(explainer._cache) if before is None else manifests.measured(folder / "explainer")
@@ -131,14 +139,14 @@ def explain_dataset(
     settings = mine._describe(stopping, stop, level)
     identity = {
         "version": __version__, "call": plain_numbers(call), "entropy": str(entropy), "model_hash": model_hash,
-        "explainer": explainer_identity(mine), "source": rows.describe(),
+        "explainer": explainer_identity(mine), "source": given.describe(),
     }  # fmt: skip
     if before is not None:
         sizes = {"part_rows": before["part_rows"]}, {"part_rows": part_rows or before["part_rows"]}
         manifests.refuse_other_run(before["identity"] | sizes[0], identity | sizes[1], folder)
     predictions = background_predictions(mine, stopping.budget)
     if before is not None:
-        first = np.load(folder / "predictions.npy")
+        first = manifests.read_predictions(folder)
         manifests.refuse_other_model(first, predictions, folder)
         fix_predictions(mine, first)
     assert mine._problem is not None
@@ -150,18 +158,25 @@ def explain_dataset(
         settings["model_hash"] = model_hash
     layout = layout_of(mine, mine._problem.base.n_outputs)
     run = "" if before is None else before["hash"]
-    job = Job(run, mine, None if rows.travels else rows, stopping, entropy, settings, layout, folder)
-    (folder / "parts").mkdir(parents=True, exist_ok=True)
-    if before is None:
-        seconds = probe_seconds(job)
-        if part_rows is None and rows.n_files == 1:
-            rows = rows.recut(choose_part_rows(seconds, rows.n_rows, n_jobs if scheduler is None else MANY_WORKERS))
-        run = manifests.run_hash(identity | {"part_rows": rows.part_rows})
-        job = replace(job, run=run, source=None if rows.travels else rows)
-        mine.save(folder / "explainer")
-        np.save(folder / "predictions.npy", predictions)
-        manifests.write_json(folder / "manifest.json", make_manifest(identity, job, rows))
-    return _run(job, rows, n_jobs, scheduler, progress, began)
+    job = Job(run, mine, None if given.travels else given, stopping, entropy, settings, layout, folder)
+    with alone_in(folder):
+        if look_into(folder) != before:
+            raise InvalidArgumentError(
+                f"`out`: another process has begun a run in {str(folder)!r}. Run again to go on."
+            )
+        (folder / "parts").mkdir(parents=True, exist_ok=True)
+        if before is None:
+            seconds = probe_seconds(job)
+            if part_rows is None and given.n_files == 1:
+                given = given.recut(
+                    choose_part_rows(seconds, given.n_rows, n_jobs if scheduler is None else MANY_WORKERS)
+                )
+            run = manifests.run_hash(identity | {"part_rows": given.part_rows})
+            job = replace(job, run=run, source=None if given.travels else given)
+            mine.save(folder / "explainer")
+            np.save(folder / "predictions.npy", predictions)
+            manifests.write_json(folder / "manifest.json", make_manifest(identity, job, given))
+        return _run(job, given, n_jobs, scheduler, progress, began)
 
 
 def _run(job: Job, source: Source, n_jobs: int, scheduler: Any, progress: ProgressLike, began: float) -> DatasetResult:

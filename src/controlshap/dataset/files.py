@@ -93,7 +93,12 @@ class FileSource:
 
     def recut(self, part_rows: int) -> FileSource:
         """The same rows in parts of another size."""
-        return replace(self, bounds=cut([file.n_rows for file in self.files], part_rows), part_rows=part_rows)
+        rows = int(self.bounds[0]), int(self.bounds[-1])
+        return replace(self, bounds=cut([file.n_rows for file in self.files], part_rows, rows), part_rows=part_rows)
+
+    def between(self, first: int, end: int) -> FileSource:
+        """Some of the rows, with the numbers that they have here."""
+        return replace(self, bounds=cut([file.n_rows for file in self.files], self.part_rows, (first, end)))
 
     @property
     def n_files(self) -> int:
@@ -108,7 +113,7 @@ class FileSource:
     @property
     def n_rows(self) -> int:
         """Rows there are."""
-        return int(self.bounds[-1])
+        return int(self.bounds[-1] - self.bounds[0])
 
     @property
     def n_parts(self) -> int:
@@ -129,7 +134,7 @@ class FileSource:
         """Rows chosen at random, in order; only the parts that hold them are kept, one at a time."""
         import pandas
 
-        chosen = chosen_rows(self.n_rows, n, seed)
+        chosen = self.bounds[0] + chosen_rows(self.n_rows, n, seed)
         owner = np.searchsorted(self.bounds, chosen, side="right") - 1
         found = [self.read_part(int(part)).iloc[chosen[owner == part] - self.bounds[part]] for part in np.unique(owner)]
         return pandas.concat(found, ignore_index=True)
@@ -139,7 +144,7 @@ class FileSource:
         return {
             "kind": self.kind,
             "columns": list(self.columns),
-            "n_rows": self.n_rows,
+            "rows": [int(self.bounds[0]), int(self.bounds[-1])],
             "files": [
                 {"name": f.path.name, "bytes": f.path.stat().st_size, "n_rows": f.n_rows, "sha256": f.sha256()}
                 for f in self.files

@@ -105,6 +105,17 @@ def refuse_other_model(before: FloatArray, now: FloatArray, folder: Path) -> Non
     )
 
 
+def read_predictions(folder: Path) -> FloatArray:
+    """What the model of the first run said about the background."""
+    try:
+        predictions: FloatArray = np.load(folder / "predictions.npy", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InvalidArgumentError(
+            f"`out`: predictions.npy in {str(folder)!r} is missing or damaged ({error}). Use another folder."
+        ) from error
+    return predictions
+
+
 def measured(folder: Path) -> dict[str, Any]:
     """What was measured and computed once, from a saved explainer."""
     header, arrays = read_folder(folder, "explainer")

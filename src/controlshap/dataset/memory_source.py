@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap.dataset.parts import DEFAULT_ROWS, IntegerArray, check_columns, chosen_rows, cut
+from controlshap.dataset.parts import DEFAULT_ROWS, MOST_ROWS, IntegerArray, check_columns, chosen_rows, cut
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +51,17 @@ class MemorySource:
 
     def recut(self, part_rows: int) -> MemorySource:
         """The same rows in parts of another size."""
-        return replace(self, bounds=cut([self.n_rows], part_rows), part_rows=part_rows)
+        rows = int(self.bounds[0]), int(self.bounds[-1])
+        return replace(self, bounds=cut([len(self.data)], part_rows, rows), part_rows=part_rows)
+
+    def between(self, first: int, end: int) -> MemorySource:
+        """Some of the rows, with the numbers that they have here."""
+        return replace(self, bounds=cut([len(self.data)], self.part_rows, (first, end)))
 
     @property
     def n_rows(self) -> int:
         """Rows there are."""
-        return int(self.bounds[-1])
+        return int(self.bounds[-1] - self.bounds[0])
 
     @property
     def n_parts(self) -> int:
@@ -69,17 +74,18 @@ class MemorySource:
 
     def sample(self, n: int, seed: int = 0) -> Any:
         """Rows chosen at random, in order."""
-        return self._rows(chosen_rows(self.n_rows, n, seed))
+        return self._rows(self.bounds[0] + chosen_rows(self.n_rows, n, seed))
 
     def describe(self) -> dict[str, Any]:
         """Names, number and a hash of the contents."""
         digest = hashlib.sha256(repr(self.columns).encode())
-        for part in range(self.n_parts):
-            digest.update(_bytes(self.read_part(part)))
+        first, end = int(self.bounds[0]), int(self.bounds[-1])
+        for start in range(first, end, MOST_ROWS):  # not by parts: the same rows are the same, however they are cut
+            digest.update(_bytes(self._rows(slice(start, min(start + MOST_ROWS, end)))))
         return {
             "kind": "memory",
             "columns": list(self.columns),
-            "n_rows": self.n_rows,
+            "rows": [int(self.bounds[0]), int(self.bounds[-1])],
             "sha256": digest.hexdigest(),
         }
 

@@ -20,11 +20,23 @@ DEFAULT_ROWS = 50
 MOST_ROWS = 10_000
 
 
-def cut(file_rows: list[int], part_rows: int) -> IntegerArray:
-    """Bounds of parts of at most `part_rows` rows; each file starts a new one."""
+def cut(file_rows: list[int], part_rows: int, rows: tuple[int, int] | None = None) -> IntegerArray:
+    """Bounds of parts of at most `part_rows` rows; each file starts a new one. Of some rows, or of all."""
     starts = np.concatenate([[0], np.cumsum(file_rows)]).astype(np.int64)
+    if rows is not None:
+        starts = np.unique(np.clip(starts, *rows))
     inner = [np.arange(first, last, part_rows, dtype=np.int64) for first, last in pairwise(starts)]
     return np.concatenate([*inner, starts[-1:]])
+
+
+def check_rows(rows: Any, n_rows: int) -> tuple[int, int]:
+    """First row and the one after the last, of those that there are."""
+    whole = isinstance(rows, (tuple, list)) and len(rows) == 2
+    if not whole or not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in rows):
+        raise InvalidArgumentError(f"`rows` must be two whole numbers, (first, end); got {rows!r}.")
+    if not 0 <= rows[0] < rows[1] <= n_rows:
+        raise InvalidArgumentError(f"`rows` must lie within the {n_rows} rows there are; got {rows!r}.")
+    return int(rows[0]), int(rows[1])
 
 
 def check_columns(there: Sequence[str], wanted: Sequence[str] | None) -> tuple[str, ...]:

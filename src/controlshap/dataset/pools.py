@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import threading
 import time
@@ -11,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from controlshap._errors import MissingExtraError
+from controlshap._errors import InvalidArgumentError, MissingExtraError
 from controlshap.dataset.part import Job, Outcome, Task, run_part
+from controlshap.execution import sending
 
 #: Seconds between looks of a worker at whether it is still needed.
 LOOK = 1.0
@@ -88,7 +90,12 @@ class Processes:
         self.window = 2 * self._n_jobs
         self._folder = tempfile.TemporaryDirectory(prefix="controlshap-")
         self._file = Path(self._folder.name) / "job.pickle"
-        self._file.write_bytes(cloudpickle.dumps(job))
+        try:
+            with sending(f"n_jobs={n_jobs}"):
+                self._file.write_bytes(cloudpickle.dumps(job))
+        except BaseException:
+            self._folder.cleanup()
+            raise
         self._executor: Any = None
         self._futures: dict[Any, int] = {}
 
@@ -128,26 +135,36 @@ class Processes:
 
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "BLIS_NUM_THREADS")
-_LOADED: list[Job] = []
+_LOADED: list[Job | Exception] = []
 
 
 def load_job(path: str, parent: int) -> None:
     """Once in each process; it ends with the one that started it, which may be killed."""
     from joblib.externals.loky import cloudpickle_wrapper as cloudpickle
 
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    _LOADED[:] = [cloudpickle.loads(Path(path).read_bytes())]
+    threading.Thread(target=_end_with, args=(parent, Path(path).parent), daemon=True).start()
+    try:
+        _LOADED[:] = [cloudpickle.loads(Path(path).read_bytes())]
+    except Exception as error:  # noqa: BLE001, told by the first part: a process that dies here would say nothing
+        _LOADED[:] = [error]
 
 
-def _end_with(parent: int) -> None:
+def _end_with(parent: int, folder: Path) -> None:
     while os.getppid() == parent:
         time.sleep(LOOK)
+    shutil.rmtree(folder, ignore_errors=True)  # nobody else is left to do so
     os._exit(1)
 
 
 def run_loaded(task: Task) -> Outcome:
     """One part with the job that was loaded."""
-    return run_part(_LOADED[0], task)
+    job = _LOADED[0]
+    if isinstance(job, Exception):
+        raise InvalidArgumentError(
+            f"`n_jobs`: the model could not be loaded in another process ({type(job).__name__}: {job}). Use n_jobs=1, "
+            "or define it in a module that can be imported."
+        )
+    return run_part(job, task)
 
 
 MakePool = Callable[[Job], Pool]

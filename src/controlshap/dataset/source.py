@@ -57,6 +57,9 @@ class Source(Protocol):
     def recut(self, part_rows: int) -> Source:
         """The same rows in parts of another size."""
 
+    def between(self, first: int, end: int) -> Source:
+        """Some of the rows, with the numbers that they have here."""
+
     def sample(self, n: int, seed: int = 0) -> Any:
         """Rows chosen at random without replacement, in the order of the source; all where there are no more."""
 

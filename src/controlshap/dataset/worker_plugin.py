@@ -8,6 +8,7 @@ import cloudpickle
 from distributed import WorkerPlugin
 
 from controlshap.dataset.part import Job, Outcome, Task, run_part
+from controlshap.execution import sending
 
 _JOBS: dict[str, Job] = {}
 
@@ -18,7 +19,8 @@ class JobPlugin(WorkerPlugin):  # type: ignore[misc]
     def __init__(self, job: Job) -> None:
         self.name = f"controlshap-{job.run[:16]}"
         self.run = job.run
-        self.pickled = cloudpickle.dumps(job)
+        with sending("scheduler"):
+            self.pickled = cloudpickle.dumps(job)
 
     def setup(self, worker: Any) -> None:  # noqa: ARG002
         """Once in each worker."""

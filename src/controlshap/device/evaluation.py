@@ -36,6 +36,8 @@ class Evaluator:
     def of(cls, module: Any, device: Any) -> Evaluator:
         """Inputs follow the module's first floating-point parameter, as everywhere in the library."""
         wanted = None if device is None else torch.device(device)
+        if wanted is not None and wanted.type == "cpu":
+            wanted = torch.device("cpu")  # there is one, whatever its number
         for parameter in module.parameters():
             if parameter.is_floating_point():
                 home = parameter.device
@@ -63,6 +65,8 @@ class Evaluator:
                 f"The model must return one value per row, shape ({n},) or ({n}, outputs); on {where} it returned "
                 f"{got}. Make it work on a batch of rows."
             )
+        if raw.is_complex():
+            raise ModelOutputError(f"The model must return real numbers; on {where} it returned {raw.dtype}.")
         outputs = raw.detach().reshape(n, -1).to(torch.float64)
         if self.n_outputs is not None and outputs.shape[1] != self.n_outputs:
             raise ModelOutputError(

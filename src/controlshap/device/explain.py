@@ -67,7 +67,7 @@ def explain_on_device(
     coefficient, closes_sum
         As for `Explainer` and `Permutation`.
     at_background : ndarray of shape (n, outputs), optional
-        The module on the imputer's finite draws, where it is known already.
+        The module on the imputer's finite draws (at its center, where draws are random), where it is known already.
     cache : dict, optional
         Of the explainer; keeps the D matrices.
     device : str, optional
@@ -130,7 +130,7 @@ def explain_problem(
     imputer = problem.imputer
     if not isinstance(imputer, (MarginalImputer, GaussianImputer)):
         raise TypeError(f"no rows of {type(imputer).__name__} on the device")
-    at_background = problem.base.values[:, :, 0] if problem.base.finite else None
+    at_background = problem.base.values[:, :, 0]
     if isinstance(imputer, MarginalImputer) and is_enumerated(problem, budget):
         return enumerate_on_device(
             problem.model.source, rows, imputer, at_background=at_background, device=device, chunk_rows=chunk_rows,
@@ -202,7 +202,7 @@ def _ground(
     conditioner = Conditioner.of(imputer, device) if isinstance(imputer, GaussianImputer) else None
     finite = imputer.finite_draws
     draws = torch.as_tensor(imputer.center[None] if finite is None else finite, dtype=torch.float64, device=device)
-    if at_background is not None and finite is not None:
+    if at_background is not None:
         at_draws = torch.as_tensor(at_background, dtype=torch.float64, device=device)
     else:
         at_draws = evaluate_rows(evaluator, conditioner, draws, "background row", 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import numpy as np
@@ -21,7 +22,7 @@ from controlshap.variance import Analytic
 def why_not(problem: Problem, stopping: Stopping, keep: bool | None = None) -> str | None:
     """What stands against the device path for these settings, as half a sentence; None where nothing does."""
     if not is_torch_module(problem.model.source):
-        return "the model is not a torch module of columns that are numbers"
+        return "the model is not a torch module whose inputs are the columns themselves (numbers without gaps)"
     if problem.players.n_players < 2:
         return "one player needs no sampling"
     if not isinstance(problem.imputer, (MarginalImputer, GaussianImputer)):
@@ -73,8 +74,8 @@ def wants_device(device: Any, problem: Problem, stopping: Stopping, keep: bool |
     `device` is None (a GPU only, and only where the settings allow it), or "cpu" or "cuda" (always; settings that do
     not allow it are an error).
     """
-    if device is not None and not (isinstance(device, str) and device.split(":")[0] in ("cpu", "cuda")):
-        raise InvalidArgumentError(f"`device` must be None, 'cpu' or 'cuda'; got {device!r}.")
+    if device is not None and not (isinstance(device, str) and re.fullmatch(r"(cpu|cuda)(:\d+)?", device)):
+        raise InvalidArgumentError(f"`device` must be None, 'cpu' or 'cuda' (or 'cuda:1'); got {device!r}.")
     reason = why_not(problem, stopping, keep)
     if device is not None:
         if reason is not None:

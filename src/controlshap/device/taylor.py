@@ -50,7 +50,7 @@ def derivatives(module: Any, rows: Any, n_outputs: int, *, second: bool) -> tupl
     n, c = rows.shape
 
     def gradients(points: Any, output: int) -> Any:
-        outputs, pull = vjp(lambda inputs: module(inputs).reshape(n, -1), points)
+        outputs, pull = vjp(lambda inputs: module(inputs.clone()).reshape(n, -1), points)
         chosen = torch.zeros_like(outputs)
         chosen[:, output] = 1.0
         return pull(chosen)[0]

@@ -25,7 +25,8 @@ def evaluate_rows(evaluator: Evaluator, conditioner: Conditioner | None, rows: A
 
     def work(start: int, stop: int) -> None:
         some = rows[start:stop]
-        inputs = some if conditioner is None else conditioner.to_inputs(some)
+        # a copy: a module may work in place, and these rows are used again
+        inputs = some.clone() if conditioner is None else conditioner.to_inputs(some.clone())
         parts[start] = evaluator(inputs, f"{where}s {first_row + start} to {first_row + stop - 1}")
 
     in_chunks(len(rows), MOST_ROWS["cpu"], work, "row")

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from controlshap._errors import InvalidArgumentError, MissingExtraError
-from controlshap.model_files.ubjson import is_whole
+from controlshap.model_files.ubjson import DEEPEST, is_whole
+
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_SIZES = re.compile(rb"^tree_sizes=([\d ]*)\r?$", re.MULTILINE)
+_OPEN, _CLOSE = list(b"[{"), list(b"]}")
 
 
 def load_xgboost(path: Path) -> Any:
@@ -17,8 +24,11 @@ def load_xgboost(path: Path) -> Any:
     except ImportError as error:
         raise MissingExtraError(f"`{path.name}` needs xgboost: pip install 'controlshap[xgboost]'.") from error
     content = bytearray(path.read_bytes())  # xgboost goes by the suffix where it is given a path
-    if content[1] in b"LiU" and not is_whole(bytes(content)):
-        raise _damaged(path, "xgboost", ValueError("it is cut off, or damaged"))
+    if content[1] in b"LiU":
+        if not is_whole(bytes(content)):
+            raise _damaged(path, "xgboost", ValueError("it is cut off, or damaged"))
+    elif json_depth(content) > DEEPEST:  # xgboost would end the process here
+        raise _damaged(path, "xgboost", ValueError("it is nested more deeply than any model"))
     try:
         booster = xgboost.Booster(model_file=content)
         kind = json.loads(booster.attr("scikit_learn") or "{}").get("_estimator_type")
@@ -34,19 +44,39 @@ def load_xgboost(path: Path) -> Any:
     return booster
 
 
+def json_depth(content: bytes | bytearray) -> int:
+    """How deeply lists and objects are nested, without building them."""
+    marks = np.frombuffer(_TEXT.sub(b"", content), dtype=np.uint8)
+    steps = np.isin(marks, _OPEN).astype(np.int64) - np.isin(marks, _CLOSE)
+    return int(np.cumsum(steps).max(initial=0))
+
+
 def load_lightgbm(path: Path) -> Any:
     """A booster."""
     try:
         import lightgbm
     except ImportError as error:
         raise MissingExtraError(f"`{path.name}` needs lightgbm: pip install 'controlshap[lightgbm]'.") from error
-    content = path.read_text(errors="replace")
-    if "\nend of trees" not in content or "\nend of parameters" not in content:  # lightgbm would end the process here
-        raise _damaged(path, "lightgbm", ValueError("it is cut off: trees or parameters do not end"))
+    content = path.read_bytes()
+    if not _trees_are_whole(content) or b"\nend of parameters" not in content:  # lightgbm would end the process here
+        raise _damaged(path, "lightgbm", ValueError("it is cut off or damaged: trees or parameters do not end"))
     try:
-        return lightgbm.Booster(model_str=content)
+        return lightgbm.Booster(model_str=content.decode(errors="replace"))
     except (lightgbm.basic.LightGBMError, ValueError) as error:
         raise _damaged(path, "lightgbm", error) from error
+
+
+def _trees_are_whole(content: bytes) -> bool:
+    """Whether each tree begins where the header says."""
+    sizes = _SIZES.search(content)
+    if sizes is None or b"\nend of trees" not in content:
+        return False
+    at = content.find(b"Tree=0\n", sizes.end())
+    for number, size in enumerate(sizes[1].split()):
+        if at < 0 or not content.startswith(b"Tree=%d\n" % number, at):
+            return False
+        at += int(size)
+    return True
 
 
 def _damaged(path: Path, package: str, error: Exception) -> InvalidArgumentError:

@@ -58,7 +58,7 @@ def _import(name: str, text: str) -> ModuleType:
                 f"packages.{hint}"
             ) from error
         raise _failed(name, error) from error
-    except Exception as error:  # whatever the code of the module raises
+    except (Exception, SystemExit) as error:  # whatever the code of the module raises; a script ends the program
         raise _failed(name, error) from error
     here = Path.cwd() / name.partition(".")[0]
     own = [file for file in (here.with_suffix(".py"), here / "__init__.py") if file.is_file()]
@@ -71,7 +71,7 @@ def _import(name: str, text: str) -> ModuleType:
     return module
 
 
-def _failed(name: str, error: Exception) -> InvalidArgumentError:
+def _failed(name: str, error: BaseException) -> InvalidArgumentError:
     return InvalidArgumentError(f"`model`: importing {name!r} failed by {type(error).__name__}: {error}")
 
 

@@ -133,7 +133,7 @@ def _archive_kind(path: Path) -> tuple[str | None, str]:
 def _json_kind(path: Path) -> tuple[str | None, str]:
     try:
         content = json.loads(path.read_bytes())
-    except ValueError:
+    except (ValueError, RecursionError):
         return None, "JSON that is cut off or damaged"
     if isinstance(content, dict) and "learner" in content:
         return "xgboost", ""

@@ -44,16 +44,26 @@ def load_model(reference: str | Path, *, allow_pickle: bool = False) -> LoadedMo
     kind = kind_of(path)
     if kind in RUNS_CODE and not allow_pickle:
         raise refuse_code(path, kind)
+    sha256 = _hash(path)
+    model, said = load_onnx(path) if kind == "onnx" else _load(path, kind)
+    if _hash(path) != sha256:
+        raise InvalidArgumentError(
+            f"`model`: {str(path)!r} changed while it was read. Wait until it is written, and run again."
+        )
+    return _loaded(model, sha256, "pickle" if kind == "compressed" else kind, said)
+
+
+def _hash(path: Path) -> str:
     with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    if kind == "onnx":
-        model, said = load_onnx(path)
-        return _loaded(model, sha256, kind, said)
-    model = _load(path, kind)
-    return _loaded(model, sha256, "pickle" if kind == "compressed" else kind, said_columns(model))
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _load(path: Path, kind: str) -> Any:
+def _load(path: Path, kind: str) -> tuple[Any, SaidColumns]:
+    model = _load_object(path, kind)
+    return model, said_columns(model)
+
+
+def _load_object(path: Path, kind: str) -> Any:
     if kind == "skops":
         return load_skops(path)
     if kind == "xgboost":

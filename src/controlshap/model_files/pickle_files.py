@@ -46,7 +46,7 @@ def _unpickle(path: Path, load: Any) -> Any:
         raise MissingExtraError(
             f"`{path.name}` needs the module {error.name!r}, which is neither installed nor in the current directory."
         ) from error
-    except Exception as error:  # an unpickler raises whatever the damaged bytes make it do
+    except (Exception, SystemExit) as error:  # an unpickler raises whatever the damaged bytes make it do
         raise InvalidArgumentError(
             f"`model`: {str(path)!r} could not be unpickled ({type(error).__name__}: {error}). It is damaged, written "
             "by another version, or its classes were defined in a script and cannot be found here."

@@ -5,7 +5,7 @@ from __future__ import annotations
 _SIZES = {b"Z": 0, b"N": 0, b"T": 0, b"F": 0, b"i": 1, b"U": 1, b"C": 1, b"I": 2, b"l": 4, b"d": 4, b"L": 8, b"D": 8}
 _INTEGERS = (b"i", b"U", b"I", b"l", b"L")
 #: Deeper than any model: an attack, or chance.
-_DEEPEST = 200
+DEEPEST = 200
 
 
 class _BrokenError(ValueError):
@@ -42,7 +42,7 @@ def _plain(content: bytes, at: int, kind: bytes) -> int:
 
 
 def _container(content: bytes, at: int, depth: int, *, has_keys: bool) -> int:
-    if depth > _DEEPEST:
+    if depth > DEEPEST:
         raise _BrokenError
     kind = b""
     if content[at : at + 1] == b"$":

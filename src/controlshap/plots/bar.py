@@ -9,7 +9,8 @@ import numpy as np
 
 from controlshap._types import BoolArray, FloatArray
 from controlshap.arguments import check_level
-from controlshap.certainty import MOST_DOF, magnitude_order, quantile
+from controlshap.certainty import magnitude_order
+from controlshap.importance import importance_interval
 from controlshap.plots.canvas import dress, not_shown, sentence, table_axes, which
 from controlshap.plots.certainty_marks import interval_marks, told
 from controlshap.plots.naming import escaped, short_names
@@ -95,13 +96,6 @@ def _values(one: Explanation, level: float) -> Bars:
 def _importance(one: Explanation, level: float) -> Bars:
     """Mean absolute values; nothing below 0, which no mean of absolute values can be."""
     summary = one.summary()
-    variances = one.standard_errors**2
-    total = variances.sum(axis=0)
-    spread = (variances**2 / np.minimum(one.degrees_of_freedom, MOST_DOF)).sum(axis=0)
-    # Satterthwaite: the mean over rows has about the degrees of freedom of all of them together
-    dof = np.where(spread > 0, total**2 / np.where(spread > 0, spread, 1.0), np.inf)
-    reach = np.where(total > 0, quantile(dof, (1.0 - level) / 2.0) * summary.standard_errors, 0.0)
-    center = summary.mean_absolute
-    low, high = center - summary.bias_bound - reach, center + reach
-    lengths = np.maximum(center, 0.0)
-    return Bars(lengths, np.clip(low, 0.0, lengths), np.maximum(high, lengths), None, told(one, level))
+    low, high = importance_interval(one, summary, level)
+    lengths = np.maximum(summary.mean_absolute, 0.0)
+    return Bars(lengths, np.minimum(low, lengths), np.maximum(high, lengths), None, told(one, level))

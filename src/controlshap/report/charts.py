@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtri
 
 from controlshap._types import FloatArray
+from controlshap.importance import importance_interval
 from controlshap.ranking import Ranking
 from controlshap.report.numbers import MINUS, count, factor, number, share, with_error
 from controlshap.summary import Summary
@@ -79,8 +79,7 @@ def importance(explanation: Explanation, summary: Summary, output: int, level: f
         values, errors = of(explanation.values)[0], of(explanation.standard_errors)[0]
     else:
         values, errors = of(summary.mean_absolute), of(summary.standard_errors)
-        reach = -ndtri((1.0 - level) / 2.0) * errors
-        lows, highs = np.maximum(values - reach, np.minimum(values, 0.0)), values + reach
+        lows, highs = (of(bound) for bound in importance_interval(explanation, summary, level))
     low, high = min(0.0, float(lows.min())), max(0.0, float(highs.max()))
     bars = []
     for player in np.argsort(-np.abs(values), kind="stable"):

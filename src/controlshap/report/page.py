@@ -52,7 +52,8 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
         shown = "no error left" if np.isinf(middle) else f"{factor(middle)} times"
         found.append(("less variance by the control", shown))
     elif not explanation.standard_errors.any():
-        found.append(("sampling error", "none: exact"))
+        told = wording.without_error(explanation)
+        found.append(("sampling error", "none: exact" if told == "exact" else "none seen"))
     else:
         found.append(("largest standard error", number(float(explanation.standard_errors.max()), 2)))
     return found
@@ -117,6 +118,9 @@ def render(explanation: Explanation, title: str, level: float) -> str:
         warnings=wording.warnings_of(explanation),
         statuses=[(name, count(n, "row")) for name, n in statuses],
         outputs=outputs,
+        without_error="The values are exact: there is no sampling error."
+        if wording.without_error(explanation) == "exact"
+        else "No sampling error was seen.",
         settings=reproducing.table(explanation),
         code=reproducing.code(explanation),
         notes=reproducing.notes(explanation),

@@ -61,8 +61,9 @@ def about_importance(explanation: Explanation, summary: Summary, output: int) ->
     else:
         text = f"The largest value is that of {first}, {named[0]}"
     text += f", followed by {listed(named[1:])}" if len(named) > 1 else ""
-    exact = not row_errors.any()
-    return text + (". These values are exact." if exact else "; after ± stands the standard error due to sampling.")
+    if row_errors.any():
+        return text + "; after ± stands the standard error due to sampling."
+    return text + (". These values are exact." if without_error(explanation) == "exact" else ".")
 
 
 def about_order(explanation: Explanation, ranking: Ranking, output: int) -> str:
@@ -90,13 +91,24 @@ def about_order(explanation: Explanation, ranking: Ranking, output: int) -> str:
     return text + f"in the median row the {k} largest have a certified order."
 
 
+def without_error(explanation: Explanation) -> str:
+    """What an error of 0 everywhere says: until every background row had a part, it says little."""
+    if bool((explanation.status == "exact").all()):
+        return "exact"
+    return "no sampling error" if bool(explanation.complete.all()) else "no error seen yet"
+
+
 def about_errors(explanation: Explanation) -> str:
     """How large the errors are."""
     errors = explanation.standard_errors
     if not errors.any():
-        return "All values are exact: there is no sampling error."
+        return {
+            "exact": "All values are exact: there is no sampling error.",
+            "no sampling error": "The evaluations show no sampling error.",
+            "no error seen yet": "The evaluations show no sampling error so far.",
+        }[without_error(explanation)]
     place = np.unravel_index(int(errors.argmax()), errors.shape)
-    exact = int((~errors.any(axis=tuple(range(1, errors.ndim)))).sum())
+    exact = int((explanation.status == "exact").sum())
     largest, median = number(float(errors.max()), 2), number(float(np.median(errors[errors > 0])), 2)
     where = f"row {place[0]}, {short(explanation.feature_names[place[1]])}"
     text = f"The largest standard error is {largest} ({where}); the median is {median}."
@@ -115,12 +127,15 @@ def about_control(explanation: Explanation) -> list[str]:
     """What the control bought."""
     gains = explanation.gain[controlled_rows(explanation)]
     if len(gains) == 0:
-        exact = not explanation.standard_errors.any()
-        return ["The values are exact, so there was no noise to control." if exact else "No control was used."]
+        if explanation.standard_errors.any():
+            return ["No control was used."]
+        exact = without_error(explanation) == "exact"
+        return ["The values are exact, so there was no noise to control." if exact else "No noise was seen to control."]
     middle = float(np.median(gains))
     where = "in the median row " if len(gains) > 1 else ""
     if np.isinf(middle):
-        found = [f"The control left no sampling error{' in most rows' if where else ''}."]
+        n_clear = int(np.isinf(gains).sum())
+        found = [f"The control left no sampling error{f' in {n_clear:,} of {len(gains):,} rows' if where else ''}."]
     elif abs(middle - 1.0) < NO_CHANGE:
         found = [f"The control {where}changed nothing: it had no variance to explain."]
     elif middle < 1.0:

@@ -8,16 +8,20 @@ from typing import final
 import numpy as np
 
 from controlshap._types import FloatArray
-from controlshap.exact_forms.functions import KnownFunction
+from controlshap.exact_forms.functions import KnownFunction, Sum
+from controlshap.exact_forms.logistic import WIDEST, score_bound
+from controlshap.exact_forms.network import Network
+from controlshap.fits.boosting import boosting_available
 from controlshap.fits.rows import FoldedRows
-from controlshap.surrogates.learners import Learner
+from controlshap.players import Players
+from controlshap.surrogates.learners import Learner, LogisticRidge, RidgeNetwork, Trees, WideNetwork
 from controlshap.values.protocol import Imputer
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class SharedSurrogate:
-    """Functions for each output; nothing of an explained row was used to fit them, so they need no folds.
+    """Functions for each output; no unit of an explanation was used to fit them, so they need no folds.
 
     Attributes
     ----------
@@ -35,12 +39,39 @@ class SharedSurrogate:
         """What was fitted before."""
         return self.functions[data.output]
 
+    def reaches(self, x: FloatArray, background: FloatArray, players: Players) -> bool:
+        """Whether the exact values for independent features are within the quadrature's reach, for all outputs."""
+        return all(_reaches(function, x, background, players) for function in self.functions)
+
     @classmethod
     def fit(cls, rows: FloatArray, outputs: FloatArray, learner: Learner) -> SharedSurrogate:
         """Fit to evaluated rows `(n, columns)`, outputs `(n, outputs)`."""
         nowhere = np.full(len(rows), -1)
         data = [FoldedRows(rows, outputs[:, o], nowhere, o) for o in range(outputs.shape[1])]
         return cls(tuple(learner.learn(of_output, None) for of_output in data), len(rows))
+
+
+def _reaches(function: KnownFunction, x: FloatArray, background: FloatArray, players: Players) -> bool:
+    if isinstance(function, Sum):
+        return _reaches(function.first, x, background, players) and _reaches(function.second, x, background, players)
+    if not isinstance(function, Network):
+        return True
+    for weights, intercept in zip(function.weights, function.intercepts, strict=True):
+        at_draws = players.sum_columns((weights * background).T).T
+        if not score_bound(float(intercept), players.sum_columns(weights * x), at_draws) <= WIDEST:
+            return False
+    return True
+
+
+def default_learners(*, correlated: bool) -> tuple[Learner, ...]:
+    """What may be shared, where nothing is said about it.
+
+    With correlated features known values are simulated for each explained row, in time that grows with the units of a
+    network, and with trees.
+    """
+    if correlated:
+        return (LogisticRidge(), RidgeNetwork())
+    return (WideNetwork(), Trees(), Trees(start=WideNetwork())) if boosting_available() else (WideNetwork(),)
 
 
 #: One evaluated row in so many is held out to choose between learners.
