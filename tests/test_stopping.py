@@ -486,3 +486,11 @@ def test_a_tolerance_out_of_reach_ends_with_the_budget(goal):
 def test_a_rule_that_is_no_text_is_refused_by_name(stop):
     with pytest.raises(cs.InvalidArgumentError, match="`stop` must be"):
         walks()(ROW[None], stop=stop)
+
+
+def test_an_error_of_few_degrees_of_freedom_is_not_small_enough():
+    values, covariance = np.array([[1.0], [0.0]]), 0.009**2 * np.eye(2)[None]
+    stopping = Stopping(1000, tolerance=0.01)
+    known, guessed = (Snapshot(values, covariance, np.full((2, 1), dof)) for dof in (np.inf, 2.0))
+    assert stopping.error_ratio(known, 1.0) == pytest.approx(0.9)
+    assert stopping.error_ratio(guessed, 1.0) == pytest.approx(0.9 * 4.302653 / 1.959964, rel=1e-5)

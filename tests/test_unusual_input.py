@@ -221,3 +221,20 @@ def test_a_model_that_writes_to_its_input_changes_nothing_else(estimator, featur
     careful = cs.explain(lambda rows: smooth(2.0 * rows), X, BACKGROUND, **settings)
     np.testing.assert_array_equal(explanation.values, careful.values)
     np.testing.assert_array_equal(explanation.data, X)
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e100])
+def test_degrees_of_freedom_and_intervals_do_not_depend_on_the_scale_of_the_output(scale):
+    rng = np.random.default_rng(0)
+    background, x, weights = rng.normal(size=(20, 8)), rng.normal(size=(1, 8)), rng.normal(size=8)
+
+    def explained(factor):
+        def model(rows):
+            return factor * np.tanh(rows @ weights) * (1 + rows[:, 0] * rows[:, 1] * rows[:, 2])
+
+        return cs.explain(model, x, background, estimator="permutation", control="none", budget=400, rng=0)
+
+    one, other = explained(1.0), explained(scale)
+    np.testing.assert_allclose(other.degrees_of_freedom, one.degrees_of_freedom, rtol=1e-9)
+    for ours, theirs in zip(other.confidence_interval(0.95), one.confidence_interval(0.95), strict=True):
+        np.testing.assert_allclose(ours / scale, theirs, rtol=1e-9)

@@ -90,19 +90,19 @@ class Structure:
         if len(self.dof) == 1:
             return torch.full(shape, float(self.dof[0]), dtype=rows.dtype, device=rows.device)
         squares = rows**2
-        total = torch.zeros(shape, dtype=rows.dtype, device=rows.device)
-        spread = total.clone()
+        total = squares.sum(dim=1)
+        # shares of the whole: squares of variances may leave the range of doubles
+        squares = squares / torch.where(total > 0, total, 1.0)[:, None]
+        spread = torch.zeros(shape, dtype=rows.dtype, device=rows.device)
         if self.n_between:
             part = squares[:, : self.n_between].sum(dim=1)
-            total += part
             spread += part**2 / (float(self.dof[0]) + 2.0)
         if self.n_within:
             parts = block_sums(squares[:, self.n_between :], self.visits.several)
             within = self.dof[1:] if self.n_between else self.dof
-            total += parts.sum(dim=1)
             spread += (parts**2 * _shaped(1.0 / (within + 2.0), parts)).sum(dim=1)
         varied = spread > 0
-        dof = torch.where(varied, total**2 / torch.where(varied, spread, 1.0) - 2.0, math.inf)
+        dof = torch.where(varied, 1.0 / torch.where(varied, spread, 1.0) - 2.0, math.inf)
         return dof.clamp(min=min(1.0, float(self.dof.min())))
 
 
