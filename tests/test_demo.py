@@ -54,8 +54,15 @@ def test_the_picture_is_a_png_of_readable_size(finished):
     assert height >= 650
 
 
+def test_the_report_is_there(finished):
+    folder, result = finished
+    assert "worst perimeter" in (folder / "report.html").read_text(encoding="utf-8")
+    assert "report.html" in result.stdout
+
+
 def test_the_picture_shows_every_feature_with_both_errors(finished, monkeypatch, tmp_path):
-    plt = pytest.importorskip("matplotlib.pyplot")
+    import matplotlib.pyplot as plt
+
     folder, _ = finished
     explanation = cs.load(folder / "explanation_correlated")
     repeated = explanation.values[:1] + np.linspace(-1, 1, 5)[:, None] * explanation.standard_errors[:1]

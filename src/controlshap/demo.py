@@ -60,7 +60,7 @@ def need(module: str, extra: str) -> Any:
     except ImportError as error:
         package = module.split(".")[0]
         raise MissingExtraError(
-            f"The demo needs {package}, which is not installed: pip install 'controlshap[sklearn,plots]' "
+            f"The demo needs {package}, which is not installed: pip install 'controlshap[sklearn,plots,report]' "
             f"(or the extra {extra!r} alone)."
         ) from error
 
@@ -175,6 +175,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", default="demo_output", help="folder for the explanations and the picture")
     out = Path(parser.parse_args(arguments).out)
     need("matplotlib", "plots")  # before the work, not after it
+    need("jinja2", "report")
     case = make_case()
     print(f"controlshap {__version__}: a network for 10 measurements of tumours, test accuracy {case.accuracy:.3f}")
     predictions = case.model.predict_proba(case.rows)[:, 1]
@@ -185,6 +186,7 @@ def main(arguments: list[str] | None = None) -> None:
         explanation.save(out / f"explanation_{features}")
     reruns = rerun(case.explainer("correlated"), case.rows[:1])
     picture(found["correlated"], reruns, out / "demo.png")
+    found["correlated"].report(out / "report.html", title="Three tumours, explained")
     ratio = np.sqrt((reruns.errors**2).mean() / reruns.controlled.var(axis=0, ddof=1).mean())
     independent, correlated = (float(np.median(variance_factor(one))) for one in found.values())
     print(
@@ -192,7 +194,10 @@ def main(arguments: list[str] | None = None) -> None:
         f"smaller with correlated features and {independent:.1f} times with independent ones (medians), and over "
         f"{N_RERUNS} reruns the reported standard errors were {ratio:.2f} times the observed ones."
     )
-    print(f"Written to {out}: demo.png, explanation_independent, explanation_correlated (read with controlshap.load)")
+    print(
+        f"Written to {out}: report.html, demo.png, explanation_independent, explanation_correlated (read with "
+        "controlshap.load)"
+    )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
@@ -65,6 +64,8 @@ def rank_changes(runs: Any, *, by: str = "value") -> FloatArray:
     if by not in ("value", "magnitude"):
         raise InvalidArgumentError(f"`by` must be 'value' or 'magnitude'; got {by!r}.")
     array = _runs("runs", runs)
+    from scipy.stats import rankdata  # most of the time that importing the library would take
+
     place = np.sort(rankdata(np.abs(array) if by == "magnitude" else array, axis=-1), axis=0)
     n = len(place)
     # the sum of |a - b| over unordered pairs, from sorted ranks
