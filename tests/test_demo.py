@@ -83,5 +83,5 @@ def test_the_picture_shows_every_feature_with_both_errors(finished, monkeypatch,
 
 def test_a_missing_package_is_named_with_the_way_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(cs.MissingExtraError, match=r"matplotlib.*pip install 'controlshap\[sklearn,plots\]'"):
+    with pytest.raises(cs.MissingExtraError, match=r"matplotlib.*pip install 'controlshap\[sklearn,plots,report\]'"):
         demo.main(["--out", "never_made"])
