@@ -1,4 +1,4 @@
-"""Products, logistic and linear forms against enumeration; recognised models are exact with one evaluation."""
+"""Logistic and linear forms against enumeration; recognised models are exact with one evaluation."""
 
 import sys
 
@@ -20,32 +20,28 @@ from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ri
 
 import controlshap as cs
 from controlshap.adapters import as_model
-from controlshap.exact_forms import recognise
+from controlshap.exact_forms import logistic, recognise
 from controlshap.exact_forms.logistic import logistic_nodes, logistic_values, score_bound
-from controlshap.exact_forms.products import leave_one_out, product_values
+from controlshap.exact_forms.products import leave_one_out
 from controlshap.testing import marginal_game, shapley_by_definition
 
 
-@pytest.mark.parametrize("n_players", [1, 2, 3, 6])
-@pytest.mark.parametrize("complex_factors", [False, True])
-def test_sums_of_products_have_exact_values(n_players, complex_factors):
+@pytest.mark.parametrize("n_players", [1, 2, 3, 6, 9])
+def test_logistic_values_are_those_of_the_definition(n_players, monkeypatch):
     rng = np.random.default_rng(n_players)
-    at_x, at_draws = rng.normal(size=(4, n_players)), rng.normal(size=(3, 4, n_players))
-    if complex_factors:
-        at_x, at_draws = np.exp(1j * at_x), np.exp(1j * at_draws)
-    at_draws[0, 0, 0] = 0.0  # a factor of zero, where dividing the total by it would lose everything
-    coefficients = rng.normal(size=(4, 2))
-    values = product_values(at_x, at_draws, coefficients)
-    for draw in range(3):
+    at_x, at_draws = rng.normal(size=n_players), 2.0 * rng.normal(size=(5, n_players))
+    at_draws[0, 0] = at_x[0]  # a player who changes nothing
+    values = logistic_values(-0.4, at_x, at_draws)
+    for draw in range(5):
 
         def game(coalition, draw=draw):
-            chosen = [at_x[:, j] if j in coalition else at_draws[draw, :, j] for j in range(n_players)]
-            value = np.prod(chosen, axis=0) @ coefficients
-            return np.concatenate([value.real, value.imag])
+            chosen = [at_x[j] if j in coalition else at_draws[draw, j] for j in range(n_players)]
+            return expit(-0.4 + np.sum(chosen))
 
-        expected = shapley_by_definition(game, n_players)
-        assert_allclose(values[draw].real, expected[:, :2], atol=1e-12)
-        assert_allclose(values[draw].imag, expected[:, 2:], atol=1e-12)
+        assert_allclose(values[draw], shapley_by_definition(game, n_players)[:, 0], atol=1e-11)
+    assert values[0, 0] == 0.0
+    monkeypatch.setattr(logistic, "BATCH", 1)  # one draw at a time
+    assert_allclose(logistic_values(-0.4, at_x, at_draws), values, atol=1e-14)
 
 
 def test_products_without_one_factor_survive_zeros():

@@ -39,16 +39,12 @@ def visit_sequence(n_blocks: int, n_units: int, rng: np.random.Generator) -> Int
     """
     order = rng.permutation(n_blocks)
     head = max(1, math.ceil(FRESH_SHARE * n_blocks))
-    first: list[IntArray] = [order[:head]]
-    fresh, revisited = head, 0
-    while fresh < n_blocks:
-        take = order[fresh : fresh + REVISIT_EVERY - 1]
-        first.append(take)
-        fresh += len(take)
-        if len(take) == REVISIT_EVERY - 1:
-            first.append(order[revisited : revisited + 1])
-            revisited += 1
-    passes = [*first, order[revisited:]]
+    fresh = REVISIT_EVERY - 1  # first visits between two second ones
+    revisited = max(0, n_blocks - head) // fresh
+    mixed = np.empty((revisited, REVISIT_EVERY), dtype=order.dtype)
+    mixed[:, :fresh] = order[head : head + revisited * fresh].reshape(revisited, fresh)
+    mixed[:, fresh] = order[:revisited]
+    passes = [order[:head], mixed.ravel(), order[head + revisited * fresh :], order[revisited:]]
     n_visits = sum(len(part) for part in passes)
     while n_visits < n_units:
         passes.append(rng.permutation(n_blocks))
