@@ -133,6 +133,7 @@ def test_scores_along_walks_have_the_textbook_mean_and_variance(groups, constant
     p = imputer.players.n_players
     permutations = sample_permutations(p, 6, np.random.default_rng(0))
     weights = np.random.default_rng(1).normal(size=(3, 7))
+    weights[1] = 0.0  # a network without a linear part
     means, variances = walk_scores(imputer, x, permutations, weights)
     for walk, permutation in enumerate(permutations):
         for k in range(p + 1):

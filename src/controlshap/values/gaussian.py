@@ -111,7 +111,8 @@ class GaussianImputer:
         return np.linalg.cholesky(self.moments.correlation)
 
     @cached_property
-    def _precision(self) -> FloatArray:
+    def precision(self) -> FloatArray:
+        """Inverse of the correlation."""
         return np.linalg.inv(self.moments.correlation)
 
     def sample(self, n_rows: int, rng: np.random.Generator) -> FloatArray:
@@ -160,7 +161,7 @@ class GaussianImputer:
 
     def _by_absent(self, revealed: BoolArray, gaps: FloatArray) -> FloatArray:
         """The same through the precision P: on the absent H, -P[H,H]^-1 P[H,S] gap_S."""
-        shift = _solved(self._padded_precision, ~revealed, (gaps * revealed[:, None]) @ self._precision)
+        shift = _solved(self._padded_precision, ~revealed, (gaps * revealed[:, None]) @ self.precision)
         return np.negative(shift, out=shift)
 
     @cached_property
@@ -169,7 +170,7 @@ class GaussianImputer:
 
     @cached_property
     def _padded_precision(self) -> FloatArray:
-        return _padded(self._precision)
+        return _padded(self.precision)
 
     def walk_rows(self, x: FloatArray, permutations: IntArray, draws: FloatArray) -> FloatArray:
         """All prefixes of a permutation from one Cholesky factor."""
@@ -211,9 +212,28 @@ class GaussianImputer:
         factors = np.linalg.cholesky(matrix)
         return factors[:, :c, :c], factors[:, c:, :c]
 
+    def substituted(self, columns: IntArray, rows: FloatArray, *, inverse: bool = False) -> FloatArray:
+        """`K^-1 row` `(u, n, h)` for rows `(n, c)`, with K the factor for columns `(u, h)`.
+
+        A factor of the correlation, or of its inverse. As in `walk_innovations`, the rows are appended to the matrix.
+        """
+        (u, h), (n, c) = columns.shape, rows.shape
+        whole = self.precision if inverse else self.moments.correlation
+        matrix = np.zeros((u, h + n, h + n))
+        matrix[:, :h, :h] = whole.ravel().take(columns[:, :, None] * c + columns[:, None, :])
+        matrix[:, h:, :h] = rows[:, columns].transpose(1, 0, 2)
+        below = np.arange(h, h + n)
+        largest = self._largest_correlation if inverse else self._largest_precision
+        matrix[:, below, below] = 2.0 * largest * float((rows**2).sum()) + 1.0
+        return np.linalg.cholesky(matrix)[:, h:, :h]
+
+    @cached_property
+    def _largest_correlation(self) -> float:
+        return float(np.linalg.norm(self.moments.correlation, 2))
+
     @cached_property
     def _largest_precision(self) -> float:
-        return float(np.linalg.norm(self._precision, 2))
+        return float(np.linalg.norm(self.precision, 2))
 
     def walk_factors(self, permutations: IntArray) -> tuple[IntArray, FloatArray]:
         """Column orders `(u, c)` and Cholesky factors `(u, c, c)` of the permuted correlation."""
