@@ -399,6 +399,24 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
+def test_a_source_that_changes_during_the_run_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    make_rows().to_csv(file, index=False)
+    before = file.read_bytes()
+
+    def write(now: Progress) -> None:
+        if 0 < now.rows_done < now.n_rows:
+            file.write_bytes(before.replace(b".1", b".2"))
+
+    explainer = make_explainer()
+    with pytest.raises(cs.InvalidArgumentError, match=r"'rows.csv' was written to or removed while .* from a copy"):
+        explain_dataset(explainer, file, tmp_path / "out", part_rows=10, progress=write, **CALL)
+    # the next run has another hash, and negative control: a source that stays is fine
+    with pytest.raises(cs.InvalidArgumentError, match="source"):
+        explain_dataset(explainer, file, tmp_path / "out", part_rows=10, **CALL)
+    assert explain_dataset(explainer, file, tmp_path / "other", part_rows=10, **CALL).n_done == 3
+
+
 def test_an_interrupt_loses_the_part_under_way(tmp_path: Path) -> None:
     rows, out = marked(make_rows(), 12), tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):

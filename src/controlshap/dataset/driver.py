@@ -209,6 +209,12 @@ def _run(job: Job, source: Source, n_jobs: int, scheduler: Any, progress: Progre
             # a disk that is full is told by the error that is on its way
             with nullcontext() if finished else suppress(OSError):
                 _record_failed(folder, ended.failed)
+    changed = source.changed()
+    if changed:
+        raise InvalidArgumentError(
+            f"`source`: {changed[0]!r} was written to or removed while it was being explained, so that parts may be of "
+            f"either version. Remove {str(folder)!r} and run again, from a copy that nobody writes to."
+        )
     for kind, (n, text) in ended.warned.items():
         warnings.warn(f"{n} time(s), the first: {text}", kind, stacklevel=3)
     n_done = int(there.sum()) + ended.n_done

@@ -67,6 +67,7 @@ class FileSource:
     types: dict[str, Column]
     bounds: IntegerArray
     part_rows: int
+    stamps: tuple[tuple[int, int], ...]
     travels = False
 
     @classmethod
@@ -81,6 +82,7 @@ class FileSource:
         """Look at all files once."""
         pa = import_pyarrow("`source`: reading files")
         step = part_rows or (DEFAULT_ROWS if len(paths) == 1 else MOST_ROWS)
+        stamps = {path: _stamp(path) for path in paths}  # before anything is read
         files = [_open_file(path, kind, step) for path in paths]
         filled = tuple(file for file in files if file.n_rows)
         if not filled:
@@ -89,7 +91,8 @@ class FileSource:
         types = {name: types[name] for name in check_columns(tuple(types), wanted)}
         if kind == "csv":  # whose columns have no types of their own: "02" may be a name
             types |= {n: replace(types[n], type=pa.string()) for n in texts if n in types}
-        return cls(kind, filled, types, cut([file.n_rows for file in filled], step), step)
+        bounds = cut([file.n_rows for file in filled], step)
+        return cls(kind, filled, types, bounds, step, tuple(stamps[file.path] for file in filled))
 
     def recut(self, part_rows: int) -> FileSource:
         """The same rows in parts of another size."""
@@ -150,6 +153,19 @@ class FileSource:
                 for f in self.files
             ],
         }
+
+    def changed(self) -> list[str]:
+        """Names of files whose size or time is not what it was when they were opened, or that are gone."""
+        return [
+            file.path.name
+            for file, stamp in zip(self.files, self.stamps, strict=True)
+            if not file.path.is_file() or _stamp(file.path) != stamp
+        ]
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
 
 
 def _open_file(path: Path, kind: str, step: int) -> TableFile:

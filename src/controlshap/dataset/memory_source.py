@@ -89,6 +89,10 @@ class MemorySource:
             "sha256": digest.hexdigest(),
         }
 
+    def changed(self) -> list[str]:
+        """None: there are no files."""
+        return []
+
     def _rows(self, which: Any) -> Any:
         return self.data.iloc[which] if hasattr(self.data, "iloc") else self.data[which]
 

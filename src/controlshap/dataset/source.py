@@ -66,6 +66,9 @@ class Source(Protocol):
     def describe(self) -> dict[str, Any]:
         """What the rows are, for a manifest: names, sizes and hashes of contents."""
 
+    def changed(self) -> list[str]:
+        """Names of files that were written to since they were opened."""
+
 
 def open_source(
     source: Any,
