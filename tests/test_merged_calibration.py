@@ -1,4 +1,4 @@
-"""Runs of many units keep batches of them: unbiased values and calibrated errors, as `test_calibration.py` checks them."""
+"""Runs of many units keep batches of them: unbiased values, calibrated errors, checked as in `test_calibration.py`."""
 
 import warnings
 from dataclasses import replace

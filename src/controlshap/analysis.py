@@ -9,8 +9,9 @@ import numpy as np
 from controlshap._types import FloatArray
 from controlshap.control import Coefficients, Estimate, KnownValues, adjust, close_sum, mix
 from controlshap.crossfit import Blocks, adjust_by_folds, deal_folds
+from controlshap.estimators.merged import LinearisedTerms
 from controlshap.estimators.terms import LeastSquaresTerms, Terms
-from controlshap.strata import MANY_UNITS, Roots, Strata
+from controlshap.strata import Roots, Strata
 from controlshap.variance.protocol import Variance
 
 
@@ -76,15 +77,16 @@ def analyse(
     joined = roots.join(of_base)
     # What a complete pass over the background cancels, coefficients that differ between folds would bring back: the
     # bias of common ones is in proportion to the part that a pass has not cancelled, and so is the correction.
-    n_blocks = len(strata.visits)
-    part = 1.0 - strata.share if by_folds and roots.block is not None and n_blocks <= MANY_UNITS else 0.0
+    part = 1.0 - strata.share if by_folds and roots.block is not None and not strata.many else 0.0
     if part > 0.0:
         blocks = Blocks(strata.block_means(terms.pseudo_values(weights)), roots, of_base)
-        folds = deal_folds(n_blocks, rng)
+        folds = deal_folds(strata.n_blocks, rng)
 
     def adjusted(known: KnownValues | None, size: FloatArray | None) -> tuple[Estimate, Coefficients | None]:
         # without control least squares is closed by its constraint, and there is nothing to fit
-        if part == 0.0 or (known is None and (target is None or isinstance(terms, LeastSquaresTerms))):
+        if part == 0.0 or (
+            known is None and (target is None or isinstance(terms, (LeastSquaresTerms, LinearisedTerms)))
+        ):
             return _by_units(estimates, joined, known, size, target)
         crossed, coefficients = adjust_by_folds(blocks, known, size, target, folds)
         if part < 1.0:
@@ -118,7 +120,7 @@ def _base_roots(sample: Sample, shape: tuple[int, ...], weights: FloatArray) -> 
         return Roots.zero(shape)
     slope: FloatArray = np.zeros(shape[0])
     slope[-1] = 1.0
-    if isinstance(sample.terms, LeastSquaresTerms):
+    if isinstance(sample.terms, (LeastSquaresTerms, LinearisedTerms)):
         slope = sample.terms.base_slope(weights)
     spread = slope[None, :, None, None] * rows[:, None]
     return Roots(spread, np.zeros(len(rows), dtype=np.int64), np.array([len(rows) - 1.0]))

@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from controlshap._types import FloatArray, IntArray
+from controlshap.estimators.merged import LinearisedTerms
 from controlshap.estimators.terms import LeastSquaresTerms, Terms
-from controlshap.strata import Strata, sum_by
+from controlshap.strata import Strata
 
 
 def background_variances(
@@ -26,32 +27,22 @@ def background_variances(
     weights = strata.weights
     if len(strata.visits) >= 2:
         pseudo = terms.pseudo_values(weights)[..., 0]
-        if isinstance(terms, LeastSquaresTerms):
+        if isinstance(terms, (LeastSquaresTerms, LinearisedTerms)):
             # all units are solved for the same total, of which a row's own is f(x) - f(b)
             own = of_background[draws].mean(axis=1) - of_background.mean(axis=0)
-            pseudo[:, :-1] -= own[:, None] / terms.n_players
+            pseudo = np.concatenate([pseudo[:, :-1] - own[:, None] / terms.n_players, pseudo[:, -1:]], axis=1)
         means = strata.block_means(pseudo)
-        between = means.var(axis=0, ddof=1) - _noise_of_means(strata, pseudo, means)
+        between = means.var(axis=0, ddof=1) - strata.noise_within(pseudo, means)
         # blocks that overlap (n_draws does not divide the rows) are alike
         alike = (1.0 - n_draws / n_rows) * strata.population / (strata.population - 1.0)
         variances = np.maximum(between, 0.0) * n_draws / (n_rows * alike)
-    elif isinstance(terms, LeastSquaresTerms) and n_draws == n_rows > 1:
+    elif isinstance(terms, (LeastSquaresTerms, LinearisedTerms)) and n_draws == n_rows > 1:
         values = terms.draw_solutions(weights, at_x[:, 0], of_background[draws[0]])
         variances = values.var(axis=0, ddof=1) / n_rows
     else:
         return None
     variances[-1] = of_background.var(axis=0, ddof=1) / n_rows
     return np.asarray(variances)
-
-
-def _noise_of_means(strata: Strata, pseudo: FloatArray, means: FloatArray) -> FloatArray:
-    """Mean over blocks of s_b^2 / v_b, from the blocks that were visited twice and more; 0 (conservative) from none."""
-    several = strata.visits >= 2
-    if strata.settled or not several.any():
-        return np.zeros(means.shape[1:])
-    squares = sum_by(strata.index, (pseudo - means[strata.index]) ** 2, len(strata.visits))
-    spread: FloatArray = squares[several].sum(axis=0) / (strata.visits[several] - 1).sum()
-    return np.asarray(spread * (1.0 / strata.visits).mean())
 
 
 def variances_of_draws(of_draws: FloatArray, of_background: FloatArray) -> FloatArray:

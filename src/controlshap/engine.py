@@ -19,6 +19,7 @@ from controlshap._random import EXPLAINER_ENTROPY, Purpose, stream
 from controlshap._types import FloatArray
 from controlshap.analysis import Analysis, Sample, analyse
 from controlshap.background import background_variances, variances_of_draws
+from controlshap.base_value import base_draws, base_sample
 from controlshap.choices import choose_controls, choose_estimator, choose_variance, control_cost, learned, made, timely
 from controlshap.control import Estimate, KnownValues, close_sum
 from controlshap.estimators import Enumeration, Kernel, Permutation
@@ -26,10 +27,9 @@ from controlshap.estimators.protocol import Estimator
 from controlshap.exact_forms import ExactForm, agrees
 from controlshap.game import Game
 from controlshap.learning import learn
-from controlshap.problem import BaseSample, Problem
+from controlshap.problem import Problem
 from controlshap.sampling import Sampler
 from controlshap.stopping import Snapshot, Stopping
-from controlshap.strata import Strata
 from controlshap.surrogates import CoalitionProcess, Control, Learner
 from controlshap.surrogates.protocol import Context, FittedSurrogate, Surrogate
 from controlshap.tape import Tape
@@ -37,10 +37,6 @@ from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.marginal import MarginalImputer
 from controlshap.variance import Bootstrap
 
-#: Fewest draws behind a v(0) that units do not draw themselves.
-FEWEST_BASE_DRAWS = 16
-#: Most of them where a tolerance may end the run long before the budget.
-MOST_BASE_DRAWS = 4096
 #: Units below which resampling understates the error of a control with a fitted coefficient
 #: (benchmarks/results/calibration.md).
 FEW_TO_RESAMPLE = 200
@@ -98,12 +94,18 @@ def explain_row(
     if learners and not estimator.settles_draws:
         game.trace = []
     n_base = base_draws(problem, estimator, budget, early=stopping.early)
-    base = _base_sample(problem, game, estimator, n_base, stream(entropy, Purpose.BASE, row))
+    base = base_sample(problem, game, estimator, n_base, budget, stream(entropy, Purpose.BASE, row))
     # draws of a player's own are of few blocks only, and would not see all rows in a cycle
     replace = bool(getattr(problem.imputer, "replace", False) or getattr(estimator, "own_draws", False))
     # whole backgrounds, enumerated or used again with every coalition, have nothing to replace
     replace = replace and base.finite and not estimator.settles_draws and not getattr(estimator, "reuse", False)
-    sampler = Sampler(game, estimator, base, entropy, row, replace or variance.needs_independent_units, p, replace)
+    # evaluations that are used again, and processes over coalitions, go by single units
+    merges = variance.takes_batches and not getattr(estimator, "reuse", False)
+    merges = merges and not any(isinstance(learner, CoalitionProcess) for learner in learners)
+    merges = merges and not (estimator.settles_draws and base.finite)
+    sampler = Sampler(
+        game, estimator, base, entropy, row, replace or variance.needs_independent_units, p, replace, merges
+    )
     exact = estimator.settles_draws and base.is_exact
     if estimator.settles_draws and base.finite:
         most = sampler.n_blocks
@@ -179,9 +181,8 @@ def explain_row(
     between = None
     if base.finite and not estimator.needs_spare_draws and not replace:
         # by the rows that units used, also where these were drawn at random
-        strata = Strata(sampler.visits(sampler.n_units), sampler.n_blocks, settled=estimator.settles_draws)
-        of_background = problem.base.values[:, :, 0]
-        between = background_variances(sampler.terms(), strata, sampler.draw_index(), of_background, game.at_x)
+        of_rows, of_background = sampler.strata_of_rows(), problem.base.values[:, :, 0]
+        between = background_variances(sampler.terms(), of_rows, sampler.draw_index(), of_background, game.at_x)
     kept = None if status == "exact" else tape.all_outputs()
     return RowResult(
         analysis, game.n_evaluations, sampler.n_units, status, method, told, share, complete, between, kept,
@@ -303,30 +304,6 @@ def _check_learners(
             f"`control`: {names} needs finite rows and a finite background, but there are missing values. "
             "Use control='none', or impute them."
         )
-
-
-def _base_sample(
-    problem: Problem, game: Game, estimator: Estimator, n_draws: int, rng: np.random.Generator
-) -> BaseSample:
-    """Where v(0) comes from: the background, draws of the row's own, or (each unit draws it) nowhere."""
-    base = problem.base
-    if base.finite:
-        if not game.surrogates:
-            return base
-        values = np.concatenate([base.values, game.evaluate_surrogates(base.rows)], axis=2)
-        return BaseSample(base.rows, values, base.population)
-    if estimator.draws_base(finite=False):
-        return BaseSample(base.rows, np.zeros((1, *game.at_x.shape)), base.population)
-    rows = problem.imputer.sample(n_draws, rng)
-    return BaseSample(rows, game.evaluate(rows), base.population)
-
-
-def base_draws(problem: Problem, estimator: Estimator, budget: int, *, early: bool = False) -> int:
-    """Evaluations spent on v(0): its error reaches every value divided by about the number of players."""
-    if problem.base.finite or estimator.draws_base(finite=False):
-        return 0
-    wanted = max(FEWEST_BASE_DRAWS, budget // (problem.players.n_players + 1))
-    return min(wanted, MOST_BASE_DRAWS) if early else wanted
 
 
 def refuse_budget(problem: Problem, budget: int) -> None:

@@ -19,15 +19,17 @@ from controlshap._random import Purpose, stream
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.control import KnownValues
 from controlshap.estimators import Kernel, Permutation
+from controlshap.estimators.merged import LinearisedTerms
 from controlshap.estimators.protocol import UnitDraws
-from controlshap.estimators.terms import LeastSquaresTerms, MeanTerms, Terms
+from controlshap.estimators.terms import BATCH, LeastSquaresTerms, MeanTerms, Terms
 from controlshap.exact_forms.functions import KnownFunction
 from controlshap.fits.rows import FoldedRows
+from controlshap.folds import Dealt, Folds, deal_units
 from controlshap.game import FunctionGame
 from controlshap.problem import Problem
 from controlshap.references import MarginalReference, Reference, SimulatedReference
 from controlshap.sampling import Sampler
-from controlshap.strata import Roots, Strata
+from controlshap.strata import Roots
 from controlshap.surrogates.learners import Learner
 from controlshap.surrogates.process import CoalitionProcess
 from controlshap.values.gaussian import GaussianImputer
@@ -65,68 +67,53 @@ def learn(
     n_folds = min(learner.n_folds for learner in learners)
     if sampler.estimator.settles_draws or sampler.n_units < FEWEST_UNITS:
         return Learned(terms, at_x, fixed)
-    fold = deal(sampler.strata(), n_folds, rng)
-    n_folds = int(fold.max()) + 1
+    folds = deal_units(sampler, n_folds, rng)
+    n_folds = folds.n_folds
     if n_folds < 2:
         return Learned(terms, at_x, fixed)
     of_rows = tuple(learner for learner in learners if not isinstance(learner, CoalitionProcess))
     processes = tuple(learner for learner in learners if isinstance(learner, CoalitionProcess))
     starts = tuple(dict.fromkeys(process.start for process in processes if process.start is not None))
     most = max((getattr(learner, "max_rows", 0) for learner in (*of_rows, *starts)), default=100)
-    data = training_rows(problem, sampler, fold, most)
+    data = training_rows(problem, sampler, folds, most)
     controls, roots = [], []
     if of_rows:
         functions = [
             tuple(tuple(one.learn(of_output, k) for one in of_rows) for of_output in data) for k in range(n_folds)
         ]
-        reference = _reference(problem, sampler, functions, fold)
-        controls.append(_controls(problem, sampler, fold, functions, reference))
+        reference = _reference(problem, sampler, functions, folds)
+        controls.append(_controls(problem, sampler, folds, functions, reference))
         roots.append(reference.roots(controls[0].shape[3]))
     for process in processes:
-        controls.append(process_controls(problem, sampler, terms, fold, process, data))
+        if not isinstance(folds, Dealt):
+            raise TypeError("a process over coalitions needs all units")
+        controls.append(process_controls(problem, sampler, terms, folds.fold, process, data))
         roots.append(Roots.zero((problem.players.n_players + 1, len(data), 2)))
-    inflation = unseen_inflation(sampler.evaluated()[0], n_folds) if processes else 1.0
+    inflation = unseen_inflation(sampler.evaluated()[1], n_folds) if processes else 1.0
     return _joined(terms, at_x, fixed, controls, roots, data, inflation)
 
 
-def deal(strata: Strata, n_folds: int, rng: np.random.Generator) -> IntArray:
-    """A fold for every unit.
-
-    Where each background row was visited at least twice, its visits go to different folds: every fit then knows all
-    rows, and what a pass over the background cancels stays cancelled in each fold. Otherwise rows are dealt whole.
-    """
-    if len(strata.visits) == strata.population and strata.visits.min() >= 2:
-        first = rng.integers(0, n_folds, len(strata.visits))
-        order = np.argsort(strata.index, kind="stable")
-        start = np.cumsum(strata.visits) - strata.visits
-        rank = np.empty(strata.n_units, dtype=np.int64)
-        rank[order] = np.arange(strata.n_units) - np.repeat(start, strata.visits)
-        return (first[strata.index] + rank) % n_folds
-    n_blocks = len(strata.visits)
-    return (rng.permutation(n_blocks) % min(n_folds, n_blocks))[strata.index]
-
-
-def training_rows(problem: Problem, sampler: Sampler, fold: IntArray, most: int) -> list[FoldedRows]:
+def training_rows(problem: Problem, sampler: Sampler, folds: Folds, most: int) -> list[FoldedRows]:
     """Evaluated rows of units evenly spread, with x and the background (of no fold), for each output."""
     game = sampler.game
-    design, values = sampler.evaluated()
+    numbers, design, values = sampler.evaluated()
     per_unit = int(np.prod(values.shape[1:3]))
     n_units = min(len(values), max(2, min(most, MOST_ROWS) // per_unit))
     chosen = np.unique(np.linspace(0, len(values) - 1, n_units).astype(np.int64))
-    rows, outputs, folds = [game.x[None]], [game.at_x[None, :, 0]], [np.full(1, -1)]
+    rows, outputs, labels = [game.x[None]], [game.at_x[None, :, 0]], [np.full(1, -1)]
     if sampler.base.finite:
         known = sampler.base.rows[: max(1, most // 2)]
         rows.append(known)
         outputs.append(sampler.base.values[: len(known), :, 0])
-        folds.append(np.full(len(known), -1))
+        labels.append(np.full(len(known), -1))
     for part in game.slices(len(chosen), per_unit * len(game.x) * 6):
         units = chosen[part]
-        draws = sampler.draws_of(units)
+        draws = sampler.draws_of(numbers.unit[units])
         rows.append(_unit_rows(problem, sampler, design[units], draws).reshape(-1, len(game.x)))
         outputs.append(values[units].reshape(-1, values.shape[3]))
-        folds.append(np.repeat(fold[units], per_unit))
-    together, labels, said = np.concatenate(rows), np.concatenate(folds), np.concatenate(outputs)
-    return [FoldedRows(together, said[:, output], labels, output) for output in range(said.shape[1])]
+        labels.append(np.repeat(folds.of(numbers[units]), per_unit))
+    together, said, fold = np.concatenate(rows), np.concatenate(outputs), np.concatenate(labels)
+    return [FoldedRows(together, said[:, output], fold, output) for output in range(said.shape[1])]
 
 
 def _unit_rows(problem: Problem, sampler: Sampler, design: Any, draws: FloatArray) -> FloatArray:
@@ -142,41 +129,54 @@ def _unit_rows(problem: Problem, sampler: Sampler, design: Any, draws: FloatArra
     raise TypeError(f"nothing is fitted to the evaluations of {type(estimator).__name__}")
 
 
-def _reference(problem: Problem, sampler: Sampler, functions: list[Functions], fold: IntArray) -> Reference:
-    weights = np.bincount(fold, minlength=len(functions)) / len(fold)
+def _reference(problem: Problem, sampler: Sampler, functions: list[Functions], folds: Folds) -> Reference:
     if isinstance(problem.imputer, GaussianImputer):
         rng = stream(sampler.entropy, Purpose.KNOWN_VALUES, sampler.row)
         return SimulatedReference.of(
-            functions, weights, sampler.game.x, problem.imputer, problem.memory_limit, rng,
+            functions, folds.shares(), sampler.game.x, problem.imputer, problem.memory_limit, rng,
             paired=getattr(sampler.estimator, "paired", True),
         )  # fmt: skip
-    return MarginalReference.of(
-        functions, sampler.game.x, sampler.base.rows, sampler.draw_index(), problem.players, fold
-    )
+    drawn, fold = folds.drawn()
+    return MarginalReference.of(functions, sampler.game.x, sampler.base.rows, drawn, problem.players, fold)
 
 
 def _controls(
-    problem: Problem, sampler: Sampler, fold: IntArray, functions: list[Functions], reference: Reference
+    problem: Problem, sampler: Sampler, folds: Folds, functions: list[Functions], reference: Reference
 ) -> FloatArray:
-    """Controls of all units, `(n, components, outputs, 2 learners)`, or of regression targets `(n, draws, ...)`."""
+    """Controls of all units, `(n, components, outputs, 2 learners)`, or of regression targets `(n, draws, ...)`.
+
+    Of batches where units were merged: means of these, or of regressors times targets.
+    """
     estimator, x = sampler.estimator, sampler.game.x
-    design, values = sampler.evaluated()
+    values = sampler.evaluated()[2]
     n, (n_outputs, n_learners) = sampler.n_units, (len(functions[0]), len(functions[0][0]))
     games = [FunctionGame.of(of_fold, x, problem.imputer, problem.memory_limit) for of_fold in functions]
     axis = estimator.n_draws if estimator.is_least_squares else problem.players.n_players + 1
-    found = np.zeros((n, axis, n_outputs, 2 * n_learners))
     step = max(1, BATCH_DOUBLES // (int(np.prod(values.shape[1:3])) * len(x)))
-    for start in range(0, n, step):
-        stop = min(n, start + step)
-        draws = sampler.draw_rows(start, stop)
+    merged = None if sampler.merging is None else sampler.merging.merged.batches.alike()
+    if merged is not None:
+        step = min(step, BATCH, sampler.units_at_once)
+    found = np.zeros((n if merged is None else 0, axis, n_outputs, 2 * n_learners))
+    for numbers, drawn, design, draws in sampler.replay(step):
+        fold = folds.of(numbers)
+        some = np.zeros((len(numbers), *found.shape[1:]))
+        regressors = np.zeros((len(numbers), problem.players.n_players if estimator.is_least_squares else 0))
         for k, game in enumerate(games):
-            units = np.flatnonzero(fold[start:stop] == k)
+            units = np.flatnonzero(fold == k)
             if not len(units):
                 continue
-            some = UnitDraws(draws[units], None, None, np.zeros_like(game.at_x))
-            of_units = estimator.terms(game, design[start:stop][units], some)
-            found[start + units] = reference.controls(k, of_units, design[start:stop][units], start + units)
-    return found
+            unknown = UnitDraws(draws[units], None, None, np.zeros_like(game.at_x))
+            terms = estimator.terms(game, design[units], unknown)
+            some[units] = reference.controls(k, terms, design[units], None if drawn is None else drawn[units])
+            if isinstance(terms, LeastSquaresTerms):
+                regressors[units] = terms.regressors
+        if merged is None:
+            found[numbers.unit] = some
+        elif estimator.is_least_squares:
+            merged.add(numbers, regressors[:, :, None, None] * some.mean(axis=1)[:, None])
+        else:
+            merged.add(numbers, some)
+    return found if merged is None else merged.means()
 
 
 def process_controls(
@@ -200,7 +200,7 @@ def process_controls(
                     known = values.mean(axis=0)
                     game = FunctionGame.of(((function,),), sampler.game.x, problem.imputer, problem.memory_limit)
                     every = UnitDraws(np.broadcast_to(draws, (len(signs), *draws.shape[1:])), None, None, game.at_x * 0)
-                    of_function = sampler.estimator.terms(game, sampler.evaluated()[0], every)
+                    of_function = sampler.estimator.terms(game, sampler.evaluated()[1], every)
                     first = cast("LeastSquaresTerms", of_function).targets[:, 0, 0]
             fitted = process.learn_game(signs, terms.targets[:, output, 0] - first, others)
             control = first[inside] + fitted.predict(signs[inside])
@@ -242,6 +242,8 @@ def _joined(
     )
     known = replace(known, priors=_priors(n_controls // 2), inflation=inflation)
     known = known if fixed is None else KnownValues.stack([fixed, known])
+    if isinstance(terms, LinearisedTerms):
+        return Learned(terms.with_controls(controls), sizes, known)
     if isinstance(terms, MeanTerms):
         return Learned(MeanTerms(np.concatenate([terms.values, controls], axis=3)), sizes, known)
     if not isinstance(terms, LeastSquaresTerms):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from controlshap._types import FloatArray
+from controlshap._types import FloatArray, IntArray
 from controlshap.estimators.protocol import Estimator
 from controlshap.exact_forms.forms import ExactForm
 from controlshap.model import Model
@@ -30,11 +30,14 @@ class BaseSample:
         The model there, and the surrogates where there are any.
     population : float
         Number of rows there are; infinite for a distribution.
+    sizes : ndarray of shape (n,) or None
+        Where values are means over batches of draws (whose rows are not kept): how many of them.
     """
 
     rows: FloatArray
     values: FloatArray
     population: float
+    sizes: IntArray | None = None
 
     @property
     def finite(self) -> bool:
@@ -54,6 +57,8 @@ class BaseSample:
     @property
     def mean(self) -> FloatArray:
         """The estimate of v(0), shape (outputs, functions)."""
+        if self.sizes is not None:
+            return np.tensordot(self.sizes / self.sizes.sum(), self.values, axes=1)
         mean: FloatArray = self.values.mean(axis=0)
         return mean
 
@@ -62,6 +67,9 @@ class BaseSample:
         n = len(self.values)
         if self.is_exact or n < 2:
             return np.zeros((0, *self.values.shape[1:]))
+        if self.sizes is not None:
+            scale = np.sqrt(self.sizes / (self.sizes.sum() * (n - 1.0)))
+            return np.asarray(scale[:, None, None] * (self.values - self.mean))
         result: FloatArray = (self.values - self.mean) / np.sqrt(n * (n - 1))
         return result
 

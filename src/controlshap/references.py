@@ -38,8 +38,11 @@ class Reference(Protocol):
     def n_players(self) -> int:
         """Players."""
 
-    def controls(self, fold: int, terms: Terms, design: Any, units: IntArray) -> FloatArray:
-        """Two controls for each function: `(u, components, outputs, 2 functions)`, or targets `(u, draws, ...)`."""
+    def controls(self, fold: int, terms: Terms, design: Any, drawn: IntArray | None) -> FloatArray:
+        """Two controls for each function: `(u, components, outputs, 2 functions)`, or targets `(u, draws, ...)`.
+
+        `drawn` (u, draws) are the background rows of the units, where there is a background to draw from.
+        """
 
     def roots(self, n_controls: int) -> Roots:
         """Root of the error of the controls' known values."""
@@ -55,15 +58,15 @@ class MarginalReference:
         For each fold; NaN where out of reach.
     means : list of ndarray of shape (players, outputs, functions)
         What each fold's rows are held against.
-    draw_index : ndarray of shape (units, draws)
-        Which of these rows the units used.
+    places : ndarray of shape (background rows,)
+        Which of these rows each row of the background is.
     whole : bool
         Whether the rows are all of the background, so that the mean over it is known.
     """
 
     values: list[FloatArray]
     means: list[FloatArray]
-    draw_index: IntArray
+    places: IntArray
     whole: bool
 
     @classmethod
@@ -76,11 +79,16 @@ class MarginalReference:
         players: Players,
         fold: IntArray | None = None,
     ) -> MarginalReference:
-        """Values of the background's rows, or of the visited ones of a large background."""
+        """Values of the background's rows, or of the visited ones of a large background.
+
+        `draw_index` (n, draws) are the rows of all units, or of all visited blocks, and `fold` their folds.
+        """
         whole = len(background) <= MOST_ROWS
+        places: IntArray = np.arange(len(background))
         if not whole:
-            visited, index = np.unique(draw_index, return_inverse=True)
-            background, draw_index = background[visited], index.reshape(draw_index.shape)
+            visited = np.unique(draw_index)
+            places[visited] = np.arange(len(visited))
+            background, draw_index = background[visited], places[draw_index]
         found = []
         made: dict[int, FloatArray | None] = {}  # a shared function is the same in every fold
         for of_fold in functions:
@@ -93,17 +101,19 @@ class MarginalReference:
                     if of_draws is not None:
                         values[:, :, output, number] = of_draws
             found.append(values)
-        return cls(found, _means(found, draw_index, fold), draw_index, whole)
+        return cls(found, _means(found, draw_index, fold), places, whole)
 
     @property
     def n_players(self) -> int:
         """Players."""
         return int(self.values[0].shape[1])
 
-    def controls(self, fold: int, terms: Terms, design: Any, units: IntArray) -> FloatArray:  # noqa: ARG002
+    def controls(self, fold: int, terms: Terms, design: Any, drawn: IntArray | None) -> FloatArray:  # noqa: ARG002
         """What units miss of their draws' values, and how these differ from the mean."""
+        if drawn is None:
+            raise TypeError("exact values of draws are known for the rows of a background only")
         known, mean = self.values[fold], self.means[fold]
-        of_draws = known[self.draw_index[units]]  # (u, d, p, o, f)
+        of_draws = known[self.places[drawn]]  # (u, d, p, o, f)
         if isinstance(terms, LeastSquaresTerms):
             # Unpaired targets are held against v(0), and g(b) = g(x) - sum of its values.
             at = terms.regressors if terms.paired else terms.regressors - 1.0
@@ -112,7 +122,7 @@ class MarginalReference:
             between = np.einsum("up,udpof->udof", at, of_draws - mean)
         else:
             of_units = of_draws.mean(axis=1)
-            nothing = np.zeros((len(units), 1, *mean.shape[1:]))
+            nothing = np.zeros((len(drawn), 1, *mean.shape[1:]))
             within = np.concatenate([_unit_values(terms)[:, :-1] - of_units, nothing], axis=1)
             between = np.concatenate([of_units - mean, nothing], axis=1)
         if not self.whole:
@@ -204,7 +214,7 @@ class SimulatedReference:
         """Players."""
         return self.imputer.players.n_players
 
-    def controls(self, fold: int, terms: Terms, design: Any, units: IntArray) -> FloatArray:  # noqa: ARG002
+    def controls(self, fold: int, terms: Terms, design: Any, drawn: IntArray | None) -> FloatArray:  # noqa: ARG002
         """What units miss of the mean over draws, and how that differs from the simulated value."""
         walked = _unit_values(terms)
         within, between = np.zeros_like(walked), np.zeros_like(walked)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
 from controlshap._types import FloatArray
-from controlshap.collecting import gather
+from controlshap.collecting import KEPT, gather
 from controlshap.engine import RowResult, explain_row
 from controlshap.execution import ordered_map
 from controlshap.problem import Problem
@@ -33,7 +34,9 @@ def explain_rows(
     progress: ProgressLike,
 ) -> list[RowResult]:
     """Explain rows whose numbers, and so their random streams, start at `first`."""
-    task = partial(_explain_numbered, problem, entropy, stopping, keep is not False)
+    # what is let go in the end is not gathered in the first place
+    kept = math.inf if keep else 0 if keep is False else KEPT
+    task = partial(_explain_numbered, problem, entropy, stopping, kept)
     results = _first_here(task, list(enumerate(rows, start=first)), n_jobs)
     return gather(_watched(results, Reporter(progress, len(rows), 0, DELAY)), keep)
 
@@ -61,10 +64,10 @@ def _first_here(task: Callable[[_Item], RowResult], items: list[_Item], n_jobs: 
 
 
 def _explain_numbered(
-    problem: Problem, entropy: int, stopping: Stopping, records: bool, item: tuple[int, FloatArray]
+    problem: Problem, entropy: int, stopping: Stopping, kept: float, item: tuple[int, FloatArray]
 ) -> RowResult:
     number, row = item
-    return explain_row(problem, row, number, entropy, stopping, Tape(records=records))
+    return explain_row(problem, row, number, entropy, stopping, Tape(records=kept > 0, most_bytes=kept))
 
 
 def _continue_numbered(problem: Problem, entropy: int, item: tuple[int, FloatArray, Stopping, Tape]) -> RowResult:

@@ -21,6 +21,8 @@ from functools import cached_property
 import numpy as np
 
 from controlshap._types import FloatArray, IntArray
+from controlshap.roots import Roots as Roots
+from controlshap.roots import sum_by as sum_by
 
 #: Below this share of the population, the within-block part of the variance is not worth its visits.
 FRESH_SHARE = 0.1
@@ -77,11 +79,14 @@ class Strata:
     settled : bool
         Whether one visit determines a block's value (all coalitions are enumerated), so that there
         is no variance within.
+    sizes : ndarray of shape (n_units,) or None
+        Where what is taken for a unit is the mean of a batch of units: how many of them.
     """
 
     labels: IntArray
     population: float = math.inf
     settled: bool = False
+    sizes: IntArray | None = None
 
     @classmethod
     def independent(cls, n_units: int) -> Strata:
@@ -95,8 +100,8 @@ class Strata:
 
     @cached_property
     def _grouping(self) -> tuple[IntArray, IntArray]:
-        _, index, visits = np.unique(self.labels, return_inverse=True, return_counts=True)
-        return index.reshape(-1), visits
+        _, index, counts = np.unique(self.labels, return_inverse=True, return_counts=True)
+        return index.reshape(-1), counts
 
     @property
     def index(self) -> IntArray:
@@ -106,31 +111,50 @@ class Strata:
     @property
     def visits(self) -> IntArray:
         """Visits of each visited block, shape (m,)."""
+        if self.sizes is None:
+            return self.counts
+        return np.bincount(self.index, self.sizes).astype(np.int64)
+
+    @property
+    def counts(self) -> IntArray:
+        """Units, or batches of them, in each visited block, shape (m,)."""
         return self._grouping[1]
+
+    @property
+    def n_blocks(self) -> int:
+        """Visited blocks; independent units are blocks of their own, also in batches."""
+        return int(self.visits.sum()) if self.is_independent else len(self.counts)
+
+    @property
+    def many(self) -> bool:
+        """Whether there are so many blocks that a bias of order 1/n is nothing."""
+        return self.n_blocks > MANY_UNITS
 
     @property
     def is_independent(self) -> bool:
         """Whether the units are i.i.d."""
-        return math.isinf(self.population) and len(self.visits) == self.n_units
+        return math.isinf(self.population) and len(self.counts) == self.n_units
 
     @cached_property
     def share(self) -> float:
         """F = m/M, or 0 (conservative) where nothing shows the variance within blocks."""
-        if not self.settled and not (self.visits >= 2).any():
+        if not self.settled and not (self.counts >= 2).any():
             return 0.0
-        return min(1.0, len(self.visits) / self.population)
+        return min(1.0, len(self.counts) / self.population)
 
     @property
     def weights(self) -> FloatArray:
-        """Weight of each unit in the estimate: 1/(m v_b), shape (n_units,)."""
+        """Weight of each unit in the estimate: 1/(m v_b), shape (n_units,); of a batch, its units' together."""
+        if self.sizes is not None and self.is_independent:
+            return np.asarray(self.sizes / self.sizes.sum())
         m = len(self.visits)
         weights: FloatArray = 1.0 / (m * self.visits[self.index])
-        return weights
+        return weights if self.sizes is None else weights * self.sizes
 
     @cached_property
     def _within(self) -> FloatArray:
         """Coefficient of s_b^2, shape (m,); blocks with one visit borrow the mean s^2 of those with more."""
-        several = self.visits >= 2
+        several = self.counts >= 2
         if self.settled or not several.any():
             return np.zeros(len(self.visits))
         borrowed = (~several).sum() / several.sum()
@@ -139,7 +163,7 @@ class Strata:
 
     @property
     def _between(self) -> float:
-        m = len(self.visits)
+        m = len(self.counts)
         return (1.0 - self.share) / (m * (m - 1)) if m > 1 else 0.0
 
     def coarsen(self, n_units: int) -> tuple[IntArray, Strata]:
@@ -176,16 +200,37 @@ class Strata:
 
     def block_means(self, values: FloatArray) -> FloatArray:
         """Mean of `values` (units on axis 0) in each visited block."""
-        sums = sum_by(self.index, values, len(self.visits))
-        result: FloatArray = sums / self.visits.reshape(-1, *[1] * (values.ndim - 1))
+        trailing = [1] * (values.ndim - 1)
+        if self.sizes is not None:
+            values = values * self.sizes.reshape(-1, *trailing)
+        sums = sum_by(self.index, values, len(self.counts))
+        result: FloatArray = sums / self.visits.reshape(-1, *trailing)
         return result
+
+    def noise_within(self, values: FloatArray, means: FloatArray) -> FloatArray:
+        """Mean over blocks of s_b^2 / v_b, from blocks visited twice and more; 0 (conservative) from none."""
+        several = self.counts >= 2
+        if self.settled or not several.any():
+            return np.zeros(means.shape[1:])
+        squares: FloatArray = (values - means[self.index]) ** 2
+        if self.sizes is not None:
+            squares *= self.sizes.reshape(-1, *[1] * (values.ndim - 1))
+        squares = sum_by(self.index, squares, len(self.counts))
+        spread: FloatArray = squares[several].sum(axis=0) / (self.counts[several] - 1).sum()
+        return np.asarray(spread * (1.0 / self.visits).mean())
 
     def roots(self, pseudo_values: FloatArray) -> Roots:
         """Square root of the two-stage covariance of the weighted mean of `pseudo_values`."""
         means = self.block_means(pseudo_values)
+        trailing = [1] * (pseudo_values.ndim - 1)
         parts, groups, dofs, blocks = [], [], [], []
         if self._between > 0:
-            parts.append(math.sqrt(self._between) * (means - means.mean(axis=0)))
+            if self.sizes is not None and self.is_independent:
+                # a batch mean has the variance of a unit over its size
+                scale = np.sqrt(self.weights / (len(means) - 1)).reshape(-1, *trailing)
+                parts.append(scale * (means - np.tensordot(self.weights, means, axes=1)))
+            else:
+                parts.append(math.sqrt(self._between) * (means - means.mean(axis=0)))
             groups.append(np.zeros(len(means), dtype=np.int64))
             dofs.append(np.array([len(means) - 1.0]))
             blocks.append(np.arange(len(means)))
@@ -193,11 +238,13 @@ class Strata:
         if used.any():
             units = np.flatnonzero(used[self.index])
             block = self.index[units]
-            scale = np.sqrt(self._within[block] / (self.visits[block] - 1))
-            parts.append(scale.reshape(-1, *[1] * (pseudo_values.ndim - 1)) * (pseudo_values[units] - means[block]))
+            scale = np.sqrt(self._within[block] / (self.counts[block] - 1))
+            if self.sizes is not None:
+                scale *= np.sqrt(self.sizes[units])
+            parts.append(scale.reshape(-1, *trailing) * (pseudo_values[units] - means[block]))
             numbers = np.cumsum(used) - 1 + len(dofs)
             groups.append(numbers[block])
-            dofs.append(self.visits[used] - 1.0)
+            dofs.append(self.counts[used] - 1.0)
             blocks.append(block)
         if not parts:
             return Roots.zero(pseudo_values.shape[1:])
@@ -227,80 +274,3 @@ class Strata:
             change[:, members] += math.sqrt(self._within[block] * v * v / (v - 1)) * m * counts
         result: FloatArray = self.weights * (1.0 + change)
         return result
-
-
-@dataclass(frozen=True)
-class Roots:
-    """A covariance as a sum of outer products of `rows`, with the degrees of freedom of each part.
-
-    Everything that is linear in the estimate (subtracting a control, closing the sum) is done to the
-    rows; the covariance and its degrees of freedom follow.
-
-    Attributes
-    ----------
-    rows : ndarray of shape (n_roots, components, outputs, functions)
-        The covariance of (c, f) with (d, g) for an output is `sum_k rows[k, c, o, f] rows[k, d, o, g]`.
-    group : ndarray of shape (n_roots,)
-        Part that each root belongs to.
-    dof : ndarray of shape (n_parts,)
-        Degrees of freedom of each part.
-    block : ndarray of shape (n_roots,) or None
-        Block of units that each root comes from, where roots come from units.
-    """
-
-    rows: FloatArray
-    group: IntArray
-    dof: FloatArray
-    block: IntArray | None = None
-
-    @classmethod
-    def zero(cls, shape: tuple[int, ...]) -> Roots:
-        """No variance at all."""
-        return cls(np.zeros((0, *shape)), np.zeros(0, dtype=np.int64), np.zeros(0))
-
-    def join(self, other: Roots) -> Roots:
-        """The sum of two independent parts; roots of the other belong to no block (-1)."""
-        return Roots(
-            np.concatenate([self.rows, other.rows]),
-            np.concatenate([self.group, other.group + len(self.dof)]),
-            np.concatenate([self.dof, other.dof]),
-            None if self.block is None else np.concatenate([self.block, np.full(len(other.rows), -1)]),
-        )
-
-    def variances(self) -> FloatArray:
-        """Shape of one root."""
-        variances: FloatArray = np.einsum("k...,k...->...", self.rows, self.rows)
-        return variances
-
-    def function_covariances(self) -> FloatArray:
-        """Covariance between functions per component and output, `(components, outputs, F, F)`."""
-        covariances: FloatArray = np.einsum("kcof,kcog->cofg", self.rows, self.rows)
-        return covariances
-
-    def degrees_of_freedom(self) -> FloatArray:
-        """Satterthwaite's degrees of freedom, shape of one root, with the unbiased plug-in.
-
-        `E[V_k^2] = (1 + 2/d_k) E[V_k]^2`, hence d_k + 2 below and - 2 at the end; one part gives back
-        its own degrees of freedom. Infinite where the variance is zero.
-        """
-        shape = self.rows.shape[1:]
-        if len(self.dof) == 0:
-            return np.full(shape, math.inf)
-        if len(self.dof) == 1:
-            return np.full(shape, self.dof[0])
-        parts = sum_by(self.group, self.rows**2, len(self.dof))
-        total = parts.sum(axis=0)
-        # shares of the whole: squares of variances leave the range of doubles for outputs beyond 1e77
-        shares = parts / np.where(total > 0, total, 1.0)
-        spread = np.einsum("k...,k->...", shares**2, 1.0 / (self.dof + 2.0))
-        dof = np.where(spread > 0, 1.0 / np.where(spread > 0, spread, 1.0) - 2.0, math.inf)
-        result: FloatArray = np.maximum(dof, min(1.0, float(self.dof.min())))
-        return result
-
-
-def sum_by(labels: IntArray, values: FloatArray, n_labels: int) -> FloatArray:
-    """Sum `values` (axis 0) over equal labels 0 to n_labels - 1; every label occurs."""
-    order = np.argsort(labels, kind="stable")
-    starts = np.searchsorted(labels[order], np.arange(n_labels))
-    sums: FloatArray = np.add.reduceat(values[order], starts, axis=0)
-    return sums

@@ -6,6 +6,7 @@ with the same stages therefore begins with exactly the evaluations of the shorte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -27,13 +28,17 @@ class Tape:
         Units after which the earlier run looked at its results.
     records : bool
         Whether new evaluations are kept.
+    most_bytes : float
+        When they take more than this, all new ones are let go.
     """
 
     outputs: FloatArray | None = None
     stages: tuple[int, ...] = ()
     records: bool = False
+    most_bytes: float = math.inf
     position: int = 0
     added: list[FloatArray] = field(default_factory=list)
+    n_bytes: int = 0
 
     @property
     def n_kept(self) -> int:
@@ -45,16 +50,22 @@ class Tape:
         known = self.outputs[self.position : self.position + len(rows)] if self.outputs is not None else None
         if known is None or len(known) == 0:
             found = ask(rows)
-            if self.records:
-                self.added.append(found)
+            self._record(found)
             return found
         self.position += len(known)
         if len(known) == len(rows):
             return known
         fresh = ask(rows[len(known) :])
-        if self.records:
-            self.added.append(fresh)
+        self._record(fresh)
         return np.concatenate([known, fresh])
+
+    def _record(self, found: FloatArray) -> None:
+        if not self.records:
+            return
+        self.added.append(found)
+        self.n_bytes += found.nbytes
+        if self.n_bytes > self.most_bytes:
+            self.records, self.added = False, []
 
     def check_used(self) -> None:
         """Refuse to go on from a tape that belongs to another run."""

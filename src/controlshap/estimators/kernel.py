@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap._types import BoolArray
+from controlshap._types import BoolArray, FloatArray
 from controlshap.estimators.protocol import Evaluator, UnitDraws
 from controlshap.estimators.terms import LeastSquaresTerms
 from controlshap.estimators.walks import check_draws
@@ -87,11 +87,13 @@ class Kernel:
             evaluate = game.repeated_values if self.reuse else game.coalition_values
             values = evaluate(both, draws.rows)  # (u, 2, d, o, f)
             by_draw = 0.5 * (values[:, 0] - values[:, 1])
-            regressors = design - 0.5
         else:
             by_draw = game.coalition_values(design[:, None], draws.rows)[:, 0] - draws.base
-            regressors = design.astype(float)
-        return LeastSquaresTerms(regressors, by_draw.mean(axis=1), by_draw, total, draws.base, self.paired)
+        return LeastSquaresTerms(self.regressors(design), by_draw.mean(axis=1), by_draw, total, draws.base, self.paired)
+
+    def regressors(self, design: BoolArray) -> FloatArray:
+        """Those of pairs are held against a half."""
+        return np.asarray(design - 0.5 if self.paired else design.astype(float))
 
     def gather(self, parts: Sequence[LeastSquaresTerms]) -> LeastSquaresTerms:
         """Stack."""

@@ -10,7 +10,7 @@ squares (where they are the influence values) alike.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -99,6 +99,16 @@ class LeastSquaresTerms:
     def n_players(self) -> int:
         """Number of players."""
         return int(self.regressors.shape[1])
+
+    def first(self, n_units: int) -> LeastSquaresTerms:
+        """The first units alone."""
+        part = slice(0, n_units)
+        return replace(
+            self,
+            regressors=self.regressors[part],
+            targets=self.targets[part],
+            draw_targets=self.draw_targets[part],
+        )
 
     def solve(self, weights: FloatArray) -> FloatArray:
         """Constrained least squares for each row of weights."""

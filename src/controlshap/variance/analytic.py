@@ -23,6 +23,11 @@ class Analytic:
         return False
 
     @property
+    def takes_batches(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
     def by_units(self) -> bool:
         """Yes."""
         return True

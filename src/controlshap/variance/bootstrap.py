@@ -8,6 +8,7 @@ from typing import final
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
+from controlshap._types import FloatArray
 from controlshap.estimators.terms import Terms
 from controlshap.strata import Roots, Strata
 
@@ -40,6 +41,11 @@ class Bootstrap:
         return False
 
     @property
+    def takes_batches(self) -> bool:
+        """By their roots."""
+        return True
+
+    @property
     def by_units(self) -> bool:
         """No."""
         return False
@@ -54,6 +60,8 @@ class Bootstrap:
 
     def roots(self, terms: Terms, strata: Strata, rng: np.random.Generator) -> Roots:
         """Covariance of the resampled estimates."""
+        if strata.sizes is not None:
+            return self._multiplied(strata.roots(terms.pseudo_values(strata.weights)), rng)
         # A few resamples at a time: their weights are as long as the units are many.
         counts = [min(AT_ONCE, self.n_resamples - done) for done in range(0, self.n_resamples, AT_ONCE)]
         estimates = np.concatenate([terms.solve(strata.resample(count, rng)) for count in counts])
@@ -65,5 +73,14 @@ class Bootstrap:
         else:
             reference = strata.roots(terms.pseudo_values(strata.weights))
             unit_dof = float(np.median(reference.degrees_of_freedom()))
+        return self._as_roots(rows, unit_dof)
+
+    def _multiplied(self, roots: Roots, rng: np.random.Generator) -> Roots:
+        """Of many units, in batches: each root times a normal number, whose sum has the covariance of the estimate."""
+        rows = np.tensordot(rng.standard_normal((self.n_resamples, len(roots.rows))), roots.rows, axes=1)
+        rows = (rows - rows.mean(axis=0)) / np.sqrt(self.n_resamples - 1)
+        return self._as_roots(rows, float(np.median(roots.degrees_of_freedom())))
+
+    def _as_roots(self, rows: FloatArray, unit_dof: float) -> Roots:
         dof = 1.0 / (1.0 / (self.n_resamples - 1) + 1.0 / unit_dof)
         return Roots(rows, np.zeros(len(rows), dtype=np.int64), np.array([dof]))

@@ -45,6 +45,11 @@ class Grouped:
         return True
 
     @property
+    def takes_batches(self) -> bool:
+        """Groups are of units."""
+        return False
+
+    @property
     def by_units(self) -> bool:
         """No."""
         return False

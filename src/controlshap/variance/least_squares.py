@@ -37,6 +37,11 @@ class LeastSquares:
         return False
 
     @property
+    def takes_batches(self) -> bool:
+        """For the delta form."""
+        return not self.paper
+
+    @property
     def by_units(self) -> bool:
         """For the delta form."""
         return not self.paper

@@ -18,6 +18,10 @@ class Variance(Protocol):
         """Whether background rows must be drawn at random rather than in cycles."""
 
     @property
+    def takes_batches(self) -> bool:
+        """Whether means of batches of units do in place of units (`Strata.sizes`)."""
+
+    @property
     def by_units(self) -> bool:
         """Whether the roots come from units, so that some can be left out."""
 
