@@ -1,13 +1,14 @@
 """What three defects of the published KernelSHAP runs do to its reductions of variance: the paper's settings with them.
 
-    python experiments/defects.py [--data FOLDER] [--jobs N] [--models logistic,network] [--rows 40] [--runs 50]
+    python experiments/defects.py [--data FOLDER] [--jobs N] [--models logistic,network]
+                                   [--features correlated] [--rows 40] [--runs 50]
 
 - Sizes of coalitions were drawn with the probability of a single coalition of that size (the binomial was applied
   twice), so that nearly all coalitions have size 1 or p - 1, and the least squares do not estimate Shapley values.
 - A coalition and its complement are two rows of the least squares, each against v(0), instead of one row of their
   difference, where v(0) cancels.
 - With correlated features v(0) was the mean prediction of the data, not that of the Gaussian that absent features
-  follow.
+  follow; that of the Taylor control, which is linear, is its value at the mean.
 
 Writes `experiments/results/defects.csv`: reductions as published, with these defects, and (from `details.csv`) without.
 """
@@ -71,6 +72,7 @@ class PublishedKernel:
         if self.base is not None:
             base = np.array(draws.base)
             base[0, 0] = self.base
+            base[0, 1:] = game.evaluate(game.imputer.center[None])[0, 0, 1:]
             draws = replace(draws, base=base)
         return self.kernel.terms(game, design, draws)
 
@@ -116,10 +118,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=40)
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--models", default="logistic")
+    parser.add_argument("--features", default="independent,correlated")
     arguments = parser.parse_args()
     size, folder = Size(arguments.rows, arguments.runs), data_folder(arguments.data)
     ours = {(line.cell, line.method): line.variance_reduction for line in read_lines(RESULTS / "details.csv")}
-    cells = [c for c in all_cells() if c.estimator == "kernelshap" and c.model in arguments.models.split(",")]
+    models, features = arguments.models.split(","), arguments.features.split(",")
+    cells = [c for c in all_cells() if c.estimator == "kernelshap" and c.model in models and c.features in features]
     header = ("data", "model", "features", "published", "with_defect", "error", "without_defect", "published_rank",
               "with_defect_rank")  # fmt: skip
     file = RESULTS / "defects.csv"
