@@ -40,6 +40,8 @@ FEWEST_UNITS = 6
 MOST_ROWS = 50_000
 #: Doubles of a batch of units that is gone through again.
 BATCH_DOUBLES = 4_000_000
+#: Coalitions of which a function is evaluated at once on the whole background.
+AT_ONCE = 256
 
 Functions = tuple[tuple[KnownFunction, ...], ...]
 """For each output its functions."""
@@ -90,6 +92,9 @@ def learn(
         controls.append(process_controls(problem, sampler, terms, folds.fold, process, data))
         roots.append(Roots.zero((problem.players.n_players + 1, len(data), 2)))
     inflation = unseen_inflation(sampler.evaluated()[1], n_folds) if processes else 1.0
+    if processes and (problem.variance is None or problem.variance.takes_batches):
+        # all units have the same draws, and the variance goes by their means
+        terms, controls = _mean_over_draws(terms), [part.mean(axis=1, keepdims=True) for part in controls]
     return _joined(terms, at_x, fixed, controls, roots, data, inflation)
 
 
@@ -186,8 +191,7 @@ def process_controls(
     if not isinstance(terms, LeastSquaresTerms):
         raise TypeError(f"a process over coalitions controls no {type(terms).__name__}")
     signs = 2.0 * terms.regressors  # of pairs: +-1/2
-    found = np.zeros((terms.n_units, terms.draw_targets.shape[1], len(data), 2))
-    draws = sampler.draw_rows(0, 1)
+    found = np.zeros((terms.n_units, len(data), 2))
     for output, of_output in enumerate(data):
         for k in range(int(fold.max()) + 1):
             inside, others = np.flatnonzero(fold == k), np.flatnonzero(fold != k)
@@ -197,16 +201,29 @@ def process_controls(
                 function = process.start.learn(of_output, k)
                 values = function.draw_values(sampler.game.x, sampler.base.rows, problem.players)
                 if values is not None:
-                    known = values.mean(axis=0)
-                    game = FunctionGame.of(((function,),), sampler.game.x, problem.imputer, problem.memory_limit)
-                    every = UnitDraws(np.broadcast_to(draws, (len(signs), *draws.shape[1:])), None, None, game.at_x * 0)
-                    of_function = sampler.estimator.terms(game, sampler.evaluated()[1], every)
-                    first = cast("LeastSquaresTerms", of_function).targets[:, 0, 0]
+                    known, first = values.mean(axis=0), _targets_of(function, problem, sampler)
             fitted = process.learn_game(signs, terms.targets[:, output, 0] - first, others)
             control = first[inside] + fitted.predict(signs[inside])
             control -= terms.regressors[inside] @ (known + fitted.values())
-            found[inside, :, output, 0] = control[:, None]
-    return found
+            found[inside, output, 0] = control
+    return np.broadcast_to(found[:, None], (len(found), terms.draw_targets.shape[1], *found.shape[1:]))
+
+
+def _targets_of(function: KnownFunction, problem: Problem, sampler: Sampler) -> FloatArray:
+    """Targets `(n,)` of a function, from each distinct coalition once and a few of them at a time."""
+    game = FunctionGame.of(((function,),), sampler.game.x, problem.imputer, problem.memory_limit)
+    distinct, which = np.unique(sampler.evaluated()[1], axis=0, return_inverse=True)
+    draws, estimator = sampler.draw_rows(0, 1), replace(cast("Kernel", sampler.estimator), reuse=False)
+    found = []
+    for start in range(0, len(distinct), AT_ONCE):
+        some = distinct[start : start + AT_ONCE]
+        every = UnitDraws(np.broadcast_to(draws, (len(some), *draws.shape[1:])), None, None, game.at_x * 0)
+        found.append(estimator.terms(game, some, every).targets[:, 0, 0])
+    return np.asarray(np.concatenate(found)[which.reshape(-1)])
+
+
+def _mean_over_draws(terms: Terms) -> Terms:
+    return replace(terms, draw_targets=terms.targets[:, None]) if isinstance(terms, LeastSquaresTerms) else terms
 
 
 def unseen_inflation(design: BoolArray, n_folds: int) -> float:

@@ -31,6 +31,8 @@ NOISES = (1e-9, 1e-4)
 FREE = 1e3
 #: Pairs that rho and the noise are chosen with.
 FEW = 120
+#: Pairs whose values are predicted at once.
+AT_ONCE = 2048
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ class OddGame:
 
     def predict(self, signs: FloatArray) -> FloatArray:
         """Half the difference between coalitions and their complements, `(m,)`."""
-        values: FloatArray = _gram(signs, self.signs, self.rho) @ self.coefficients
-        return values
+        parts = [signs[start : start + AT_ONCE] for start in range(0, len(signs), AT_ONCE)]
+        return np.concatenate([_gram(part, self.signs, self.rho) @ self.coefficients for part in parts])
 
     def values(self) -> FloatArray:
         """Shapley values `(players,)`."""
