@@ -45,6 +45,41 @@ class Order:
 
 
 @dataclass
+class Traced:
+    """What the model said of units evenly spread.
+
+    Attributes
+    ----------
+    stride : int
+        Every so many-th unit is kept.
+    parts : list
+        Units, their designs, and what the model said `(units, k, draws, outputs)`.
+    """
+
+    stride: int = 1
+    parts: list[tuple[Numbers, Any, FloatArray]] = field(default_factory=list)
+
+    def add(self, numbers: Numbers, design: Any, values: FloatArray) -> None:
+        """The next units."""
+        self.parts.append(_every(self.stride, numbers, design, values))
+        most = max(FEWEST_TRACED, MOST_TRACED // int(np.prod(values.shape[1:3])))
+        while sum(len(one[0]) for one in self.parts) > most:
+            self.stride *= 2
+            self.parts = [_every(self.stride, *one) for one in self.parts]
+
+    @property
+    def kept(self) -> tuple[Numbers, Any, FloatArray]:
+        """All that is kept, in one."""
+        if len(self.parts) > 1:
+            unit, block, rank = (
+                np.concatenate([getattr(one[0], name) for one in self.parts]) for name in ("unit", "block", "rank")
+            )
+            design, values = (np.concatenate([one[k] for one in self.parts]) for k in (1, 2))
+            self.parts = [(Numbers(unit, block, rank), design, values)]
+        return self.parts[0]
+
+
+@dataclass
 class Merging:
     """Terms in batches, and evaluations of units evenly spread.
 
@@ -54,16 +89,13 @@ class Merging:
         Where the next units come from.
     fewest : int
         Units before the first are merged: a regression is linearised at their solution.
-    stride : int
-        Evaluations of every so many-th unit are kept.
     """
 
     order: Order
     estimator: Estimator
     fewest: int
-    stride: int = 1
     waiting: list[tuple[Numbers, Terms]] = field(default_factory=list)
-    traced: list[tuple[Numbers, Any, FloatArray]] = field(default_factory=list)
+    traced: Traced = field(default_factory=Traced)
     _merged: Merged | None = None
 
     def take_over(self, parts: list[Terms], traced: list[tuple[Any, FloatArray]], n_units: int) -> None:
@@ -74,14 +106,14 @@ class Merging:
         self.waiting.append((numbers, self.estimator.gather(parts)))
         if traced:
             design, values = (np.concatenate([one[k] for one in traced]) for k in (0, 1))
-            self._trace(numbers, design, values)
+            self.traced.add(numbers, design, values)
         self._merge()
 
     def add(self, numbers: Numbers, terms: Terms, said: tuple[Any, FloatArray] | None) -> None:
         """Merge the next units."""
         self.waiting.append((numbers, terms))
         if said is not None:
-            self._trace(numbers, *said)
+            self.traced.add(numbers, *said)
         self._merge()
 
     @property
@@ -90,17 +122,6 @@ class Merging:
         if self._merged is None:  # pragma: no cover - there is an estimate after `fewest` units only
             raise RuntimeError("no units were merged yet")
         return self._merged
-
-    @property
-    def kept(self) -> tuple[Numbers, Any, FloatArray]:
-        """Units whose evaluations were kept, their designs, and what the model said `(units, k, draws, outputs)`."""
-        if len(self.traced) > 1:
-            unit, block, rank = (
-                np.concatenate([getattr(one[0], name) for one in self.traced]) for name in ("unit", "block", "rank")
-            )
-            design, values = (np.concatenate([one[k] for one in self.traced]) for k in (1, 2))
-            self.traced = [(Numbers(unit, block, rank), design, values)]
-        return self.traced[0]
 
     def _merge(self) -> None:
         if self._merged is None:
@@ -120,13 +141,6 @@ class Merging:
             raise TypeError(f"{type(terms).__name__} are no rows of a regression")
         # of a fixed number of units, however they were cut
         return MergedSquares.start_from(batches, terms.first(self.fewest))
-
-    def _trace(self, numbers: Numbers, design: Any, values: FloatArray) -> None:
-        self.traced.append(_every(self.stride, numbers, design, values))
-        most = max(FEWEST_TRACED, MOST_TRACED // int(np.prod(values.shape[1:3])))
-        while sum(len(one[0]) for one in self.traced) > most:
-            self.stride *= 2
-            self.traced = [_every(self.stride, *one) for one in self.traced]
 
 
 def _every(stride: int, numbers: Numbers, design: Any, values: FloatArray) -> tuple[Numbers, Any, FloatArray]:

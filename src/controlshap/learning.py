@@ -91,7 +91,7 @@ def learn(
             raise TypeError("a process over coalitions needs all units")
         controls.append(process_controls(problem, sampler, terms, folds.fold, process, data))
         roots.append(Roots.zero((problem.players.n_players + 1, len(data), 2)))
-    inflation = unseen_inflation(sampler.evaluated()[1], n_folds) if processes else 1.0
+    inflation = unseen_inflation(sampler.designs(), n_folds) if processes else 1.0
     if processes and (problem.variance is None or problem.variance.takes_batches):
         # all units have the same draws, and the variance goes by their means
         terms, controls = _mean_over_draws(terms), [part.mean(axis=1, keepdims=True) for part in controls]
@@ -212,7 +212,7 @@ def process_controls(
 def _targets_of(function: KnownFunction, problem: Problem, sampler: Sampler) -> FloatArray:
     """Targets `(n,)` of a function, from each distinct coalition once and a few of them at a time."""
     game = FunctionGame.of(((function,),), sampler.game.x, problem.imputer, problem.memory_limit)
-    distinct, which = np.unique(sampler.evaluated()[1], axis=0, return_inverse=True)
+    distinct, which = np.unique(sampler.designs(), axis=0, return_inverse=True)
     draws, estimator = sampler.draw_rows(0, 1), replace(cast("Kernel", sampler.estimator), reuse=False)
     found = []
     for start in range(0, len(distinct), AT_ONCE):

@@ -14,9 +14,9 @@ from controlshap._random import Purpose, stream
 from controlshap._types import FloatArray, IntArray
 from controlshap.estimators import Kernel
 from controlshap.estimators.protocol import Estimator, UnitDraws
-from controlshap.estimators.terms import BATCH, Terms
+from controlshap.estimators.terms import BATCH, LeastSquaresTerms, Terms
 from controlshap.game import COPIES, Game
-from controlshap.gathering import Merging, Order
+from controlshap.gathering import Merging, Order, Traced
 from controlshap.merging import FEWEST_PLACES, Numbers
 from controlshap.problem import BaseSample
 from controlshap.strata import Strata, block_rows, visit_sequence
@@ -48,6 +48,7 @@ class Sampler:
     n_units: int = 0
     merging: Merging | None = None
     traced: list[tuple[Any, FloatArray]] = field(default_factory=list)
+    thinned: Traced | None = None
 
     def __post_init__(self) -> None:
         rng = stream(self.entropy, Purpose.VISITS, self.row)
@@ -99,8 +100,18 @@ class Sampler:
                 self.merging.add(numbers, terms, said)
             else:
                 self.parts.append(terms)
-                self.traced += [] if said is None else [said]
+                self._trace(stop, said)
             self.n_units = stop
+
+    def _trace(self, stop: int, said: tuple[Any, FloatArray] | None) -> None:
+        """Keep what the model said of units up to a number."""
+        if said is None:
+            return
+        if getattr(self.estimator, "reuse", False):  # units of the whole background, that is of many evaluations each
+            self.thinned = self.thinned or Traced()
+            self.thinned.add(self._numbers(self.n_units, stop), *said)
+        else:
+            self.traced.append(said)
 
     @property
     def units_at_once(self) -> int:
@@ -124,7 +135,7 @@ class Sampler:
     def replay(self, at_once: int) -> Iterator[tuple[Numbers, IntArray | None, Any, FloatArray]]:
         """All units again: numbers, background rows `(u, draws)` where it is finite, designs and draws."""
         if self.merging is None:
-            design, every = self.evaluated()[1], self.draw_index() if self.base.finite else None
+            design, every = self.designs(), self.draw_index() if self.base.finite else None
             for start in range(0, self.n_units, at_once):
                 part = slice(start, min(self.n_units, start + at_once))
                 drawn = None if every is None else every[part]
@@ -187,10 +198,18 @@ class Sampler:
             sets.append(self.game.imputer.sample(n_sets * CHUNK * n_draws, rng).reshape(n_sets, CHUNK, n_draws, -1))
         return np.concatenate(sets, axis=1)
 
+    def designs(self) -> Any:
+        """Those of all units, which are not merged."""
+        if self.thinned is None:
+            return self.evaluated()[1]
+        return np.concatenate([cast(LeastSquaresTerms, part).regressors > 0 for part in self.parts])
+
     def evaluated(self) -> tuple[Numbers, Any, FloatArray]:
         """Units, their designs, and what the model said, `(units, k, draws, outputs)` (where it was kept)."""
         if self.merging is not None:
-            return self.merging.kept
+            return self.merging.traced.kept
+        if self.thinned is not None:
+            return self.thinned.kept
         if len(self.traced) > 1:
             self.traced = [(np.concatenate([d for d, _ in self.traced]), np.concatenate([v for _, v in self.traced]))]
         return self._numbers(0, self.n_units), *self.traced[0]

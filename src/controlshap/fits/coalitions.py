@@ -32,7 +32,7 @@ FREE = 1e3
 #: Pairs that rho and the noise are chosen with.
 FEW = 120
 #: Pairs whose values are predicted at once.
-AT_ONCE = 2048
+AT_ONCE = 256
 
 
 @dataclass(frozen=True)
