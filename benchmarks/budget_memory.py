@@ -30,7 +30,12 @@ PATHS = [
     for features in ("independent", "correlated")
     for estimator in ("permutation", "kernel")
     for control in ("none", "taylor", "ridge")
-] + [("independent", "per_feature", "none"), ("correlated", "per_feature", "taylor")]
+] + [
+    ("independent", "per_feature", "none"),
+    ("correlated", "per_feature", "taylor"),
+    ("independent", "auto", "auto"),
+    ("correlated", "auto", "auto"),
+]
 SLOPES = np.random.default_rng(1).normal(size=N_COLUMNS) / np.sqrt(N_COLUMNS)
 
 

@@ -6,8 +6,10 @@ from numpy.testing import assert_allclose
 from test_calibration import DATA, smooth2
 
 import controlshap as cs
+from controlshap import gathering, strata
 from controlshap.exact import all_coalitions, shapley_matrix
 from controlshap.fits.coalitions import OddGame, fit_odd_game
+from controlshap.game import RowGame
 from controlshap.learning import unseen_inflation
 from controlshap.testing import marginal_game, shapley_by_definition
 
@@ -129,3 +131,63 @@ def test_settings_are_checked():
         cs.CoalitionProcess(max_units=3)
     with pytest.raises(cs.InvalidArgumentError, match="`reuse=True` keeps pairs"):
         cs.Kernel(paired=False, reuse=True)
+
+
+WIDE = np.random.default_rng(5).normal(size=(2, 16))
+WIDE_BACKGROUND = np.random.default_rng(6).normal(size=(12, 16))
+
+
+def wide(rows):
+    return np.stack([np.tanh(0.4 * rows @ WIDE[0]), np.sin(0.3 * rows @ WIDE[1]) * rows[:, 0]], axis=1)
+
+
+def explain_wide(control, seed=0):
+    estimator = cs.Kernel(n_draws=12, reuse=True)
+    explainer = cs.Explainer(wide, WIDE_BACKGROUND, estimator=estimator, control=control, memory_limit=2**20)
+    return explainer(np.ones(16), budget=20_000, rng=seed, keep=False)
+
+
+def test_means_over_the_background_are_enough_of_many_coalitions(monkeypatch):
+    whole = explain_wide("none")
+    monkeypatch.setattr(strata, "MANY_UNITS", 200)  # of 833 pairs that are paid for
+    means = explain_wide("none")
+    assert_allclose(means.values, whole.values, rtol=0, atol=1e-12)
+    assert_allclose(means.standard_errors, whole.standard_errors, rtol=1e-9)
+    # the error of the background comes from the first 200 units, whose noise adds to it
+    sizes = [np.sqrt((one.background_standard_errors**2).mean()) for one in (means, whole)]
+    assert 1.0 < sizes[0] / sizes[1] < 1.2
+
+
+def test_processes_with_means_are_as_accurate(monkeypatch):
+    whole = explain_wide("coalitions")
+    monkeypatch.setattr(strata, "MANY_UNITS", 200)
+    monkeypatch.setattr(gathering, "MOST_TRACED", 100 * 24)
+    means = explain_wide("coalitions")
+    # fitted to other rows, so the same within their errors, which are about the same
+    z = (means.values - whole.values) / np.hypot(means.standard_errors, whole.standard_errors)
+    assert np.abs(z).max() < 4.0
+    ratio = np.sqrt((means.standard_errors**2).mean() / (whole.standard_errors**2).mean())
+    assert 0.7 < ratio < 1.4
+    assert (means.values != whole.values).any()
+
+
+def test_of_many_coalitions_only_means_are_held(monkeypatch):
+    held = {}
+    original = RowGame.repeated_values
+
+    def watched(self, coalitions, draws):
+        found = original(self, coalitions, draws)
+        bases = {
+            id(one if one.base is None else one.base): one if one.base is None else one.base
+            for one in self.seen.values()
+        }
+        held[len(self.seen)] = sum(base.nbytes for base in bases.values()) / len(self.seen)
+        return found
+
+    monkeypatch.setattr(RowGame, "repeated_values", watched)
+    explain_wide("coalitions")
+    alone = held[max(held)]
+    held.clear()
+    monkeypatch.setattr(strata, "MANY_UNITS", 200)
+    explain_wide("coalitions")
+    assert held[max(held)] < 0.6 * alone

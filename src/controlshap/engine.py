@@ -103,8 +103,11 @@ def explain_row(
     merges = variance.takes_batches and not getattr(estimator, "reuse", False)
     merges = merges and not any(isinstance(learner, CoalitionProcess) for learner in learners)
     merges = merges and not (estimator.settles_draws and base.finite)
+    # whose means over the background are all that is needed of them
+    of_coalitions = all(isinstance(learner, CoalitionProcess) for learner in learners)
+    means = getattr(estimator, "reuse", False) and variance.takes_batches and of_coalitions
     sampler = Sampler(
-        game, estimator, base, entropy, row, replace or variance.needs_independent_units, p, replace, merges
+        game, estimator, base, entropy, row, replace or variance.needs_independent_units, p, replace, merges, means
     )
     exact = estimator.settles_draws and base.is_exact
     if estimator.settles_draws and base.finite:

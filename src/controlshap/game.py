@@ -5,6 +5,7 @@ Rows are built and evaluated in batches under the memory limit; the split change
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ class RowGame:
     memory_limit: int
     seen: dict[bytes, FloatArray] = field(default_factory=dict, init=False)
     keeps: bool = field(default=True, init=False)
+    most_by_draw: float = field(default=math.inf, init=False)
 
     @property
     def n_outputs(self) -> int:
@@ -90,6 +92,8 @@ class RowGame:
             trace, self.keeps = self.keeps, False
             found = self.coalition_values(pairs[numbers], np.broadcast_to(draws[:1], (len(numbers), *draws.shape[1:])))
             self.keeps = trace
+            if len(self.seen) >= self.most_by_draw:  # of these only the mean over draws stays
+                found = np.broadcast_to(found.mean(axis=2, keepdims=True), found.shape)
             self.seen |= {keys[number]: values for number, values in zip(numbers, found, strict=True)}
         values = np.stack([self.seen[key] for key in keys])
         values[flipped] = values[flipped][:, ::-1]

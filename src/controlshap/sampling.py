@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -32,7 +32,8 @@ MOST_REPEATS = 8
 class Sampler:
     """Evaluates the units of one row, as many as asked for, and keeps their terms.
 
-    Unit n is the same whatever number of units is asked for and however they are batched.
+    Unit n is the same whatever number of units is asked for and however they are batched. Of many units, `merges` puts
+    terms together, and `means` keeps those of single draws of the first units only.
     """
 
     game: Game
@@ -44,6 +45,7 @@ class Sampler:
     n_players: int
     replace: bool = False
     merges: bool = False
+    means: bool = False
     parts: list[Terms] = field(default_factory=list)
     n_units: int = 0
     merging: Merging | None = None
@@ -54,6 +56,8 @@ class Sampler:
         rng = stream(self.entropy, Purpose.VISITS, self.row)
         n_rows = len(self.base.rows) if self.base.finite else 1
         circle = rng.permutation(n_rows)
+        if self.means:
+            self.game.most_by_draw = strata.MANY_UNITS
         unit_draws = getattr(self.estimator, "unit_draws", None)
         self._n_draws = self.estimator.n_draws if unit_draws is None else unit_draws(self.n_players)
         self._blocks = circle[block_rows(n_rows, self._n_draws)]
@@ -67,6 +71,8 @@ class Sampler:
 
     def visits(self, n_units: int) -> IntArray:
         """Block of each unit."""
+        if self.n_blocks == 1:
+            return np.zeros(n_units, dtype=np.int64)
         rng = np.random.default_rng(self._visit_entropy)
         if self.estimator.settles_draws:
             return rng.permutation(self.n_blocks)[:n_units]
@@ -99,13 +105,20 @@ class Sampler:
             if self.merging is not None and numbers is not None:
                 self.merging.add(numbers, terms, said)
             else:
-                self.parts.append(terms)
+                self.parts.append(self._without_draws(terms) if self.means else terms)
                 self._trace(stop, said)
             self.n_units = stop
 
+    def _without_draws(self, terms: Terms) -> Terms:
+        """Targets of single draws of the first units only; copies, as views would keep all of them."""
+        if not isinstance(terms, LeastSquaresTerms):
+            return terms
+        n_left = max(0, strata.MANY_UNITS - self.n_units)
+        return replace(terms, draw_targets=terms.draw_targets[:n_left].copy())
+
     def _trace(self, stop: int, said: tuple[Any, FloatArray] | None) -> None:
         """Keep what the model said of units up to a number."""
-        if said is None:
+        if said is None or (self.means and self.n_units >= strata.MANY_UNITS):
             return
         if getattr(self.estimator, "reuse", False):  # units of the whole background, that is of many evaluations each
             self.thinned = self.thinned or Traced()
@@ -228,6 +241,8 @@ class Sampler:
         """Background rows `(units, draws)` of all units so far, or of the batches that they were merged into."""
         if self.merging is not None:
             return self._blocks[self.strata().labels]
+        if len(self._blocks) == 1 and not self.replace:  # all units have the same rows
+            return np.broadcast_to(self._blocks, (self.n_units, self._blocks.shape[1]))
         index: IntArray = self._replaced(self.n_units) if self.replace else self._blocks[self.visits(self.n_units)]
         return index
 

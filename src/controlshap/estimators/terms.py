@@ -75,8 +75,8 @@ class LeastSquaresTerms:
     ----------
     regressors : ndarray of shape (n, p)
     targets : ndarray of shape (n, o, f)
-    draw_targets : ndarray of shape (n, n_draws, o, f)
-        Targets of each draw, whose mean is the target.
+    draw_targets : ndarray of shape (m, n_draws, o, f)
+        Targets of each draw, whose mean is the target; of the first m units where the rest are kept as means.
     total, base : ndarray of shape (o, f)
         v(all) - v(0), and v(0).
     paired : bool
@@ -140,7 +140,10 @@ class LeastSquaresTerms:
         `at_x` (outputs,) is v(all), `at_draws` (draws, outputs) is v(0) of each draw.
         """
         n_draws, o = at_draws.shape
-        targets = self.draw_targets[..., 0].reshape(self.n_units, n_draws * o, 1)
+        n_known = len(self.draw_targets)
+        if n_known < self.n_units:  # the first of many units tell it well enough
+            return self.first(n_known).draw_solutions(weights[:n_known], at_x, at_draws)
+        targets = self.draw_targets[..., 0].reshape(n_known, n_draws * o, 1)
         total, base = (at_x - at_draws).reshape(-1, 1), at_draws.reshape(-1, 1)
         solution = self._solve(weights[None], targets, total, base)[0, :, :, 0]
         return solution.reshape(-1, n_draws, o).transpose(1, 0, 2)
