@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,11 +105,14 @@ def run_tasks(
     """Run those whose results are not there; failures are told and returned, and stop nothing else."""
     missing = [task for task in tasks if not is_done(out, task.name, size, seed)]
     failed = []
-    for outcome in _outcomes(missing, size, folder, seed, out, n_jobs):
-        if told is not None:
-            told(outcome)
-        if outcome.error:
-            failed.append(outcome)
+    with warnings.catch_warnings():
+        # joblib replaces a worker whose caches have grown, and loses nothing
+        warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
+        for outcome in _outcomes(missing, size, folder, seed, out, n_jobs):
+            if told is not None:
+                told(outcome)
+            if outcome.error:
+                failed.append(outcome)
     return failed
 
 
