@@ -415,7 +415,7 @@ def test_independent_features_leave_nothing_over_all_designs(kind, estimator):
         terms = unit_terms(function, imputer, data.x, estimator, design, draws)
         every = np.broadcast_to(index, (len(design), len(index)))
         known = MarginalReference.of([((function,),)], data.x, data.background, every, players)
-        within = known.controls(0, terms, design, np.arange(len(design)))[:, :, 0, :1]
+        within = known.controls(0, terms, design, every)[:, :, 0, :1]
         found = solved(within, terms, weights) if estimator.is_least_squares else weights @ within[..., 0]
         assert_allclose(found, 0.0, atol=1e-7)
         spread = max(spread, np.abs(within).max())

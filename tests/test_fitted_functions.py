@@ -29,7 +29,7 @@ from controlshap.fits.network import fit_network
 from controlshap.fits.polynomial import fit_polynomial
 from controlshap.fits.ridge import fit_ridge
 from controlshap.fits.rows import FoldedRows
-from controlshap.learning import deal
+from controlshap.folds import deal
 from controlshap.players import resolve_players
 from controlshap.strata import Strata, visit_sequence
 from controlshap.testing import marginal_game, shapley_by_definition
