@@ -92,9 +92,13 @@ def learn(
         controls.append(process_controls(problem, sampler, terms, folds.fold, process, data))
         roots.append(Roots.zero((problem.players.n_players + 1, len(data), 2)))
     inflation = unseen_inflation(sampler.designs(), n_folds) if processes else 1.0
-    if processes and (problem.variance is None or problem.variance.takes_batches):
-        # all units have the same draws, and the variance goes by their means
-        terms, controls = _mean_over_draws(terms), [part.mean(axis=1, keepdims=True) for part in controls]
+    if processes and isinstance(terms, LeastSquaresTerms):
+        if problem.variance is None or problem.variance.takes_batches:
+            # all units have the same draws, and the variance goes by their means
+            terms = replace(terms, draw_targets=terms.targets[:, None])
+            controls = [part.mean(axis=1, keepdims=True) for part in controls]
+        n_draws = terms.draw_targets.shape[1]
+        controls = [np.broadcast_to(part, (len(part), n_draws, *part.shape[2:])) for part in controls]
     return _joined(terms, at_x, fixed, controls, roots, data, inflation)
 
 
@@ -187,7 +191,7 @@ def _controls(
 def process_controls(
     problem: Problem, sampler: Sampler, terms: Terms, fold: IntArray, process: CoalitionProcess, data: list[FoldedRows]
 ) -> FloatArray:
-    """Controls `(n, draws, outputs, 2)` of a process over coalitions; the second is 0."""
+    """Controls `(n, 1, outputs, 2)` of a process over coalitions, the same for all draws; the second is 0."""
     if not isinstance(terms, LeastSquaresTerms):
         raise TypeError(f"a process over coalitions controls no {type(terms).__name__}")
     signs = 2.0 * terms.regressors  # of pairs: +-1/2
@@ -206,7 +210,7 @@ def process_controls(
             control = first[inside] + fitted.predict(signs[inside])
             control -= terms.regressors[inside] @ (known + fitted.values())
             found[inside, output, 0] = control
-    return np.broadcast_to(found[:, None], (len(found), terms.draw_targets.shape[1], *found.shape[1:]))
+    return found[:, None]
 
 
 def _targets_of(function: KnownFunction, problem: Problem, sampler: Sampler) -> FloatArray:
@@ -220,10 +224,6 @@ def _targets_of(function: KnownFunction, problem: Problem, sampler: Sampler) -> 
         every = UnitDraws(np.broadcast_to(draws, (len(some), *draws.shape[1:])), None, None, game.at_x * 0)
         found.append(estimator.terms(game, some, every).targets[:, 0, 0])
     return np.asarray(np.concatenate(found)[which.reshape(-1)])
-
-
-def _mean_over_draws(terms: Terms) -> Terms:
-    return replace(terms, draw_targets=terms.targets[:, None]) if isinstance(terms, LeastSquaresTerms) else terms
 
 
 def unseen_inflation(design: BoolArray, n_folds: int) -> float:

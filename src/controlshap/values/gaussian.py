@@ -199,33 +199,22 @@ class GaussianImputer:
     def walk_innovations(self, order: IntArray, gaps: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Factors L `(u, c, c)` of the permuted correlation, and `L^-1 gap` `(u, d, c)`.
 
-        The gaps are appended to the matrix as further rows: what the factorisation leaves there is the forward
-        substitution. The corner below is large enough to keep the whole positive definite, and never read.
+        The gaps are appended to the matrix as further rows.
         """
-        u, n_draws, c = gaps.shape
-        matrix = np.zeros((u, c + n_draws, c + n_draws))
-        matrix[:, :c, :c] = self.moments.correlation.ravel().take(order[:, :, None] * c + order[:, None, :])
-        matrix[:, c:, :c] = np.take_along_axis(gaps, order[:, None, :], axis=2)
-        below = np.arange(c, c + n_draws)
         reach = np.einsum("udc,udc->u", gaps, gaps) * self._largest_precision
-        matrix[:, below, below] = (2.0 * reach + 1.0)[:, None]
-        factors = np.linalg.cholesky(matrix)
-        return factors[:, :c, :c], factors[:, c:, :c]
+        rows = np.take_along_axis(gaps, order[:, None, :], axis=2)
+        return _bordered(self.moments.correlation, order, rows, (2.0 * reach + 1.0)[:, None])
 
     def substituted(self, columns: IntArray, rows: FloatArray, *, inverse: bool = False) -> FloatArray:
         """`K^-1 row` `(u, n, h)` for rows `(n, c)`, with K the factor for columns `(u, h)`.
 
-        A factor of the correlation, or of its inverse. As in `walk_innovations`, the rows are appended to the matrix.
+        A factor of the correlation, or of its inverse.
         """
-        (u, h), (n, c) = columns.shape, rows.shape
-        whole = self.precision if inverse else self.moments.correlation
-        matrix = np.zeros((u, h + n, h + n))
-        matrix[:, :h, :h] = whole.ravel().take(columns[:, :, None] * c + columns[:, None, :])
-        matrix[:, h:, :h] = rows[:, columns].transpose(1, 0, 2)
-        below = np.arange(h, h + n)
-        largest = self._largest_correlation if inverse else self._largest_precision
-        matrix[:, below, below] = 2.0 * largest * float((rows**2).sum()) + 1.0
-        return np.linalg.cholesky(matrix)[:, h:, :h]
+        whole, largest = self.moments.correlation, self._largest_precision
+        if inverse:
+            whole, largest = self.precision, self._largest_correlation
+        corner = 2.0 * largest * float((rows**2).sum()) + 1.0
+        return _bordered(whole, columns, rows[:, columns].transpose(1, 0, 2), corner)[1]
 
     @cached_property
     def _largest_correlation(self) -> float:
@@ -261,6 +250,24 @@ class GaussianImputer:
         """A few matrices of the size of the covariance."""
         n_columns = len(self.moments.mean)
         return (3 if walk else 1) * n_columns * n_columns
+
+
+def _bordered(
+    matrix: FloatArray, columns: IntArray, rows: FloatArray, corner: FloatArray | float
+) -> tuple[FloatArray, FloatArray]:
+    """Factors K `(u, h, h)` of the matrix of columns `(u, h)`, and `K^-1 row` `(u, n, h)` for rows `(u, n, h)` below.
+
+    What the factorisation leaves of the rows is the forward substitution. The corner, the diagonal beneath, is large
+    enough to keep the whole positive definite, and never read.
+    """
+    (u, h), n = columns.shape, rows.shape[1]
+    whole = np.zeros((u, h + n, h + n))
+    whole[:, :h, :h] = matrix.ravel().take(columns[:, :, None] * len(matrix) + columns[:, None, :])
+    whole[:, h:, :h] = rows
+    below = np.arange(h, h + n)
+    whole[:, below, below] = corner
+    factors = np.linalg.cholesky(whole)
+    return factors[:, :h, :h], factors[:, h:, :h]
 
 
 def _padded(matrix: FloatArray) -> FloatArray:
