@@ -27,8 +27,9 @@ from controlshap.exact_forms.smoothed import smoothed_logistic
 from controlshap.fits.boosting import fit_boosting
 from controlshap.fits.rows import FoldedRows
 from controlshap.game import FunctionGame
+from controlshap.marginal_reference import MarginalReference
 from controlshap.players import resolve_players
-from controlshap.references import MarginalReference, SimulatedReference
+from controlshap.references import SimulatedReference
 from controlshap.samplers.kernel import sample_coalitions
 from controlshap.samplers.permutation import sample_permutations
 from controlshap.surrogates import simulated
@@ -414,7 +415,9 @@ def test_independent_features_leave_nothing_over_all_designs(kind, estimator):
         draws = np.broadcast_to(data.background[index], (len(design), len(index), 7))
         terms = unit_terms(function, imputer, data.x, estimator, design, draws)
         every = np.broadcast_to(index, (len(design), len(index)))
-        known = MarginalReference.of([((function,),)], data.x, data.background, every, players)
+        known = MarginalReference.of(
+            [((function,),)], data.x, data.background, every, players, shares=np.ones(1), rng=np.random.default_rng(0)
+        )
         within = known.controls(0, terms, design, every)[:, :, 0, :1]
         found = solved(within, terms, weights) if estimator.is_least_squares else weights @ within[..., 0]
         assert_allclose(found, 0.0, atol=1e-7)

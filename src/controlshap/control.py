@@ -27,6 +27,8 @@ CERTAIN = 1e-6
 CHANCE = 2.0
 #: Degrees of freedom below which a prior for alpha is not changed.
 PRIOR_DOF = 80.0
+#: Largest correction to a prior.
+MOST_CORRECTION = 1.0
 #: One minus the leverage of a unit is taken to be at least this.
 LEAST_LEFT = 0.1
 
@@ -146,10 +148,26 @@ def regress(
     # With a good prior there is little to gain from few units, and a chance correlation to lose much from.
     least = PRIOR_DOF if len(priors) else 0.0
     dof = np.where(np.isfinite(dof), dof, 0.0)  # infinite where the model shows no variance: nothing to learn from
-    fit = _regress(shifted, dof, size, rows, least, certain=not len(priors))
+    fit = _bounded(_regress(shifted, dof, size, rows, least, certain=not len(priors)), priors)
     left = shifted[..., 0, 0] * (1.0 - fit.squared_correlation)
     reduction = np.where(whole > 0, 1.0 - left / np.where(whole > 0, whole, 1.0), 0.0)
     return Coefficients(offset + fit.alpha, np.clip(reduction, 0.0, 1.0), fit.alpha)
+
+
+def _bounded(fit: Coefficients, priors: FloatArray) -> Coefficients:
+    """A correction to the prior of a function that was fitted to the model: at most `MOST_CORRECTION`.
+
+    Such a function is about as large as the model. A multiple of it comes from a few units in which, by chance, it
+    hardly varied, and rare rows in the fold that it is used for would be multiplied as well.
+    """
+    has_prior = priors.any(axis=0)
+    if not has_prior.any():
+        return fit
+    largest = np.abs(np.where(has_prior, fit.alpha, 0.0)).max(axis=-1)
+    scale = MOST_CORRECTION / np.maximum(largest, MOST_CORRECTION)
+    alpha = fit.alpha * scale[..., None]
+    # of the variance that the whole coefficient explains, a part s of it explains s (2 - s)
+    return Coefficients(alpha, fit.squared_correlation * scale * (2.0 - scale), alpha)
 
 
 def _best_prior(covariances: FloatArray, size: FloatArray, priors: FloatArray) -> FloatArray:
@@ -278,22 +296,30 @@ def adjust(estimates: FloatArray, roots: Roots, known: KnownValues, size: FloatA
     else:
         with np.errstate(invalid="ignore"):  # inf/inf where there is no variance
             rows = rows * np.sqrt(np.where(np.isinf(residual), 1.0, residual / free))
-    rows = rows * np.sqrt(extrapolation(fit.fitted, error, total, residual))
+    left = np.einsum("kco,kco->co", rows, rows)
+    rows = rows * np.sqrt(extrapolation(fit.fitted, error, total, residual, left, known.priors))
     rows = rows * np.sqrt(np.where((fit.alpha != 0).any(axis=-1), known.inflation, 1.0))
     known_rows = -np.einsum("cog,kcog->kco", fit.alpha, known.roots.rows)
     return Estimate(values, np.concatenate([rows, known_rows]), free), fit
 
 
-def extrapolation(alpha: FloatArray, error: FloatArray, covariances: FloatArray, dof: FloatArray) -> FloatArray:
+def extrapolation(
+    alpha: FloatArray, error: FloatArray, covariances: FloatArray, dof: FloatArray, left: FloatArray, priors: FloatArray
+) -> FloatArray:
     """`1 + d' C^-1 d / dof`: what the variance gains because a fitted alpha is multiplied by the error d.
 
     Where the surrogates' error is far outside what the units show of their spread (rows that matter are rare and were
-    not met), this is large: the sample is known to be unlike the population.
+    not met), this is large: the sample is known to be unlike the population. A correction to a prior is at most
+    `MOST_CORRECTION`, and what it adds to the variance `left` (components, outputs) at most d squared times that.
     """
     inverse = np.linalg.pinv(covariances[..., 1:, 1:], rcond=1e-8, hermitian=True)
     distance = np.maximum(np.einsum("...g,...gh,...h->...", error, inverse, error), 0.0)
     used = (alpha != 0).any(axis=-1) & np.isfinite(dof)
-    factor: FloatArray = np.where(used, 1.0 + np.minimum(distance, dof**2) / np.where(used, dof, 1.0), 1.0)
+    gain = np.minimum(distance, dof**2) / np.where(used, dof, 1.0)
+    bounded = np.broadcast_to(priors.any(axis=0), error.shape)
+    most = np.where(alpha == 0, 0.0, np.where(bounded, (MOST_CORRECTION * error) ** 2, np.inf)).sum(axis=-1)
+    gain = np.where(most < gain * left, most / np.where(left > 0, left, 1.0), gain)
+    factor: FloatArray = np.where(used, 1.0 + gain, 1.0)
     return factor
 
 

@@ -18,6 +18,8 @@ from controlshap.strata import Roots, sum_by
 
 #: Folds for few blocks and for many: the more blocks, the less it matters what a fold leaves out.
 MOST_FOLDS, FEWER_FOLDS, FEW_BLOCKS = 10, 4, 120
+#: Degrees of freedom for each root that takes part: 1 for each normal one.
+OF_NORMAL = 3.0
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,14 @@ def adjust_by_folds(
         covariances = np.einsum("fkcog,fkcoh->fcogh", others, others)
         covariances[..., 1:, 1:] += known.roots.function_covariances()
         few = len(folds) <= FEW_BLOCKS  # one block of many makes no correlation
-        fit = regress(covariances, dof, size, known.priors, rows=others if few else None)
+        free = np.minimum(dof, OF_NORMAL * participation(others)) if len(known.priors) else dof
+        fit = regress(covariances, free, size, known.priors, rows=others if few else None)
         overall = blocks.means[..., 1:].mean(axis=0) - known.values
-        reach = np.sqrt(extrapolation(fit.fitted, overall, covariances, dof))
-        residual = reach[:, None] * (residual - np.einsum("fcog,fkcog->fkco", fit.alpha, others[..., 1:]))
-        rows = reach[of_root] * (rows - np.einsum("kcog,kcog->kco", fit.alpha[of_root], roots.rows[..., 1:]))
+        residual = residual - np.einsum("fcog,fkcog->fkco", fit.alpha, others[..., 1:])
+        rows = rows - np.einsum("kcog,kcog->kco", fit.alpha[of_root], roots.rows[..., 1:])
+        left = np.einsum("kco,kco->co", rows, rows)
+        reach = np.sqrt(extrapolation(fit.fitted, overall, covariances, free, left, known.priors))
+        residual, rows = reach[:, None] * residual, reach[of_root] * rows
         means = means - np.einsum("bcog,bcog->bco", fit.alpha[folds], blocks.means[..., 1:] - known.values)
         shared_rows = shared_rows - np.einsum("fcog,kcog->fkco", fit.alpha, shared.rows[..., 1:])
         known_rows = -np.einsum("fcog,kcog->fkco", fit.alpha, known.roots.rows)
@@ -105,6 +110,20 @@ def adjust_by_folds(
     in_all = [np.einsum("f,fkco->kco", shares, part) for part in (shared_rows, known_rows)]
     of_units = Roots(rows[..., None], roots.group, roots.dof).degrees_of_freedom()[..., 0]
     return Estimate(means.mean(axis=0), np.concatenate([rows, *in_all]), of_units), coefficients
+
+
+def participation(rows: FloatArray) -> FloatArray:
+    """How many roots make up the variance, `(..., components, outputs)`: the fewest of the model and of any control.
+
+    `(sum r^2)^2 / sum r^4` is n for n roots of one size, and n/3 for normal ones. Components to which rare rows matter
+    vary in few units, and a correlation of these is none.
+    """
+    squares = rows**2
+    total, fourth = squares.sum(axis=-4), np.einsum("...kcog,...kcog->...cog", squares, squares)
+    found = total**2 / np.where(fourth > 0, fourth, 1.0)
+    of_controls = np.where(fourth > 0, found, np.inf)[..., 1:]  # one that does not vary is not used
+    fewest: FloatArray = np.minimum(found[..., 0], of_controls.min(axis=-1))
+    return fewest
 
 
 def _without(roots: Roots, keep: BoolArray) -> FloatArray:

@@ -26,8 +26,9 @@ from controlshap.exact_forms.functions import KnownFunction
 from controlshap.fits.rows import FoldedRows
 from controlshap.folds import Dealt, Folds, deal_units
 from controlshap.game import FunctionGame
+from controlshap.marginal_reference import MarginalReference
 from controlshap.problem import Problem
-from controlshap.references import MarginalReference, Reference, SimulatedReference
+from controlshap.references import Reference, SimulatedReference
 from controlshap.sampling import Sampler
 from controlshap.strata import Roots
 from controlshap.surrogates.learners import Learner
@@ -139,14 +140,15 @@ def _unit_rows(problem: Problem, sampler: Sampler, design: Any, draws: FloatArra
 
 
 def _reference(problem: Problem, sampler: Sampler, functions: list[Functions], folds: Folds) -> Reference:
+    x, shares = sampler.game.x, folds.shares()
+    rng = stream(sampler.entropy, Purpose.KNOWN_VALUES, sampler.row)
     if isinstance(problem.imputer, GaussianImputer):
-        rng = stream(sampler.entropy, Purpose.KNOWN_VALUES, sampler.row)
         return SimulatedReference.of(
-            functions, folds.shares(), sampler.game.x, problem.imputer, problem.memory_limit, rng,
+            functions, shares, x, problem.imputer, problem.memory_limit, rng,
             paired=getattr(sampler.estimator, "paired", True),
         )  # fmt: skip
     drawn, fold = folds.drawn()
-    return MarginalReference.of(functions, sampler.game.x, sampler.base.rows, drawn, problem.players, fold)
+    return MarginalReference.of(functions, x, sampler.base.rows, drawn, problem.players, fold, shares=shares, rng=rng)
 
 
 def _controls(

@@ -15,7 +15,6 @@ from controlshap.estimators.terms import LeastSquaresTerms, MeanTerms, Terms
 from controlshap.exact_forms.functions import KnownFunction
 from controlshap.exact_forms.network import Network
 from controlshap.game import FunctionGame
-from controlshap.players import Players
 from controlshap.strata import Roots
 from controlshap.surrogates.simulated import (
     Simulated,
@@ -26,9 +25,6 @@ from controlshap.surrogates.simulated import (
     simulate_walks,
 )
 from controlshap.values.gaussian import GaussianImputer
-
-#: With a larger background, values are computed for the rows that were visited only.
-MOST_ROWS = 2000
 
 
 class Reference(Protocol):
@@ -46,117 +42,6 @@ class Reference(Protocol):
 
     def roots(self, n_controls: int) -> Roots:
         """Root of the error of the controls' known values."""
-
-
-@dataclass(frozen=True)
-class MarginalReference:
-    """Exact values for every draw.
-
-    Attributes
-    ----------
-    values : list of ndarray of shape (rows, players, outputs, functions)
-        For each fold; NaN where out of reach.
-    means : list of ndarray of shape (players, outputs, functions)
-        What each fold's rows are held against.
-    places : ndarray of shape (background rows,)
-        Which of these rows each row of the background is.
-    whole : bool
-        Whether the rows are all of the background, so that the mean over it is known.
-    """
-
-    values: list[FloatArray]
-    means: list[FloatArray]
-    places: IntArray
-    whole: bool
-
-    @classmethod
-    def of(
-        cls,
-        functions: Sequence[tuple[tuple[KnownFunction, ...], ...]],
-        x: FloatArray,
-        background: FloatArray,
-        draw_index: IntArray,
-        players: Players,
-        fold: IntArray | None = None,
-    ) -> MarginalReference:
-        """Values of the background's rows, or of the visited ones of a large background.
-
-        `draw_index` (n, draws) are the rows of all units, or of all visited blocks, and `fold` their folds.
-        """
-        whole = len(background) <= MOST_ROWS
-        places: IntArray = np.arange(len(background))
-        if not whole:
-            visited = np.unique(draw_index)
-            places[visited] = np.arange(len(visited))
-            background, draw_index = background[visited], places[draw_index]
-        found = []
-        made: dict[int, FloatArray | None] = {}  # a shared function is the same in every fold
-        for of_fold in functions:
-            values = np.full((len(background), players.n_players, len(of_fold), len(of_fold[0])), np.nan)
-            for output, of_output in enumerate(of_fold):
-                for number, function in enumerate(of_output):
-                    if id(function) not in made:
-                        made[id(function)] = function.draw_values(x, background, players)
-                    of_draws = made[id(function)]
-                    if of_draws is not None:
-                        values[:, :, output, number] = of_draws
-            found.append(values)
-        return cls(found, _means(found, draw_index, fold), places, whole)
-
-    @property
-    def n_players(self) -> int:
-        """Players."""
-        return int(self.values[0].shape[1])
-
-    def controls(self, fold: int, terms: Terms, design: Any, drawn: IntArray | None) -> FloatArray:  # noqa: ARG002
-        """What units miss of their draws' values, and how these differ from the mean."""
-        if drawn is None:
-            raise TypeError("exact values of draws are known for the rows of a background only")
-        known, mean = self.values[fold], self.means[fold]
-        of_draws = known[self.places[drawn]]  # (u, d, p, o, f)
-        if isinstance(terms, LeastSquaresTerms):
-            # Unpaired targets are held against v(0), and g(b) = g(x) - sum of its values.
-            at = terms.regressors if terms.paired else terms.regressors - 1.0
-            whole = 0.0 if terms.paired else terms.total
-            within = terms.draw_targets - whole - np.einsum("up,udpof->udof", at, of_draws)
-            between = np.einsum("up,udpof->udof", at, of_draws - mean)
-        else:
-            of_units = of_draws.mean(axis=1)
-            nothing = np.zeros((len(drawn), 1, *mean.shape[1:]))
-            within = np.concatenate([_unit_values(terms)[:, :-1] - of_units, nothing], axis=1)
-            between = np.concatenate([of_units - mean, nothing], axis=1)
-        if not self.whole:
-            between = np.zeros_like(between)
-        return _interleaved(within, between)
-
-    def roots(self, n_controls: int) -> Roots:
-        """Exact."""
-        return Roots.zero((self.n_players + 1, self.values[0].shape[2], n_controls))
-
-
-def _means(values: list[FloatArray], draw_index: IntArray, fold: IntArray | None) -> list[FloatArray]:
-    """The mean over the background that each fold's rows are held against.
-
-    A function knows the rows it was fitted to better than others. Given it, the fold's own rows and those that nobody
-    visited are a random part of the rest: they stand for visited and unvisited rows in the shares of these. What that
-    changes on average over folds is taken off everywhere alike. Nothing changes where all folds have all rows.
-    """
-    whole = [known.mean(axis=0) for known in values]
-    if fold is None or draw_index.shape[1] > 1:
-        return whole
-    n = len(values[0])
-    visited = np.unique(draw_index)
-    own = [np.unique(draw_index[fold == k]) for k in range(len(values))]
-    if sum(len(rows) for rows in own) != len(visited):
-        return whole  # rows of several folds
-    unvisited = np.setdiff1d(np.arange(n), visited)
-    share = len(visited) / n
-    shift = np.zeros_like(whole[0])
-    for known, rows, mean in zip(values, own, whole, strict=True):
-        unseen = share * known[rows].mean(axis=0)
-        unseen += (1.0 - share) * known[unvisited].mean(axis=0) if len(unvisited) else 0.0
-        shift += len(rows) / len(visited) * (unseen - mean)
-    return [mean + shift for mean in whole]
 
 
 @dataclass(frozen=True)
@@ -216,7 +101,7 @@ class SimulatedReference:
 
     def controls(self, fold: int, terms: Terms, design: Any, drawn: IntArray | None) -> FloatArray:  # noqa: ARG002
         """What units miss of the mean over draws, and how that differs from the simulated value."""
-        walked = _unit_values(terms)
+        walked = unit_values(terms)
         within, between = np.zeros_like(walked), np.zeros_like(walked)
         for output, of_output in enumerate(self.functions[fold]):
             for number, function in enumerate(of_output):
@@ -233,7 +118,7 @@ class SimulatedReference:
                 between[:, :, output, number] = middle - target
         if self.imputer.finite_draws is not None and isinstance(terms, MeanTerms):
             within[:, -1] = between[:, -1] = 0.0  # v(0) is known then
-        return _interleaved(within, between)
+        return interleaved(within, between)
 
     def _mean_over_draws(
         self, function: Network, terms: Terms, design: Any, known: FloatArray, shape: tuple[int, ...]
@@ -265,7 +150,7 @@ class SimulatedReference:
         return Roots(rows, np.zeros(n, dtype=np.int64), np.array([n - 1.0]))
 
 
-def _unit_values(terms: Terms) -> FloatArray:
+def unit_values(terms: Terms) -> FloatArray:
     """What units say: terms `(u, components, ...)`, or targets of draws `(u, draws, ...)`."""
     if isinstance(terms, LeastSquaresTerms):
         return terms.draw_targets
@@ -274,7 +159,7 @@ def _unit_values(terms: Terms) -> FloatArray:
     raise TypeError(f"unknown terms {type(terms).__name__}")
 
 
-def _interleaved(first: FloatArray, second: FloatArray) -> FloatArray:
+def interleaved(first: FloatArray, second: FloatArray) -> FloatArray:
     """Two controls of each function side by side, and 0 where a function's values were out of reach."""
     both = np.stack([first, second], axis=-1).reshape(*first.shape[:-1], -1)
     finite = np.isfinite(both).all(axis=tuple(range(both.ndim - 1)))
