@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 
 import controlshap as cs
-from controlshap import control, crossfit
+from controlshap import coefficients, crossfit
 from controlshap.testing import marginal_game, shapley_by_definition
 
 RESULTS = Path(__file__).resolve().parent / "results"
 N_ROWS, SHARES = 800, (0.02, 0.008)
 X = np.array([0.3, -0.2, 0.5, 0.1, 0.0, 0.0])
 #: Without bounds on corrections to a prior, and with the library's.
-BOUNDS = {"no": (1e9, 1e9), "yes": (control.MOST_CORRECTION, crossfit.OF_NORMAL)}
+BOUNDS = {"no": (1e9, 1e9), "yes": (coefficients.MOST_CORRECTION, crossfit.OF_NORMAL)}
 
 ABOUT = """\
 # Rare columns and a fitted control
@@ -58,7 +58,7 @@ def model(rows):
 
 def measured(rows, truth, n_walks, bounded, n):
     """A line of the table."""
-    control.MOST_CORRECTION, crossfit.OF_NORMAL = BOUNDS[bounded]
+    coefficients.MOST_CORRECTION, crossfit.OF_NORMAL = BOUNDS[bounded]
     explainer = cs.Explainer(model, rows, estimator="permutation", control="ridge")
     found = explainer(np.tile(X, (n, 1)), budget=1 + n_walks * 10, rng=1)
     variance = found.values.var(axis=0, ddof=1)

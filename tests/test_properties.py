@@ -14,7 +14,8 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
 import controlshap as cs
-from controlshap.control import Estimate, close_sum, regress
+from controlshap.coefficients import regress
+from controlshap.control import Estimate, close_sum
 from controlshap.strata import Roots, Strata
 from controlshap.testing import game_from_values, shapley_by_definition
 

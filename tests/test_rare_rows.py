@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import controlshap as cs
-from controlshap import control, crossfit
-from controlshap.control import regress
+from controlshap import coefficients, crossfit
+from controlshap.coefficients import regress
 from controlshap.crossfit import participation
 from controlshap.testing import marginal_game, shapley_by_definition
 
@@ -52,7 +52,7 @@ def test_rare_rows_do_no_harm(global_seed):
 
 def test_without_bounds_they_do(global_seed, monkeypatch):
     # Negative control: coefficients of thousands, from units in which the control hardly varies.
-    monkeypatch.setattr(control, "MOST_CORRECTION", 1e9)
+    monkeypatch.setattr(coefficients, "MOST_CORRECTION", 1e9)
     monkeypatch.setattr(crossfit, "OF_NORMAL", 1e9)
     explanation = explained(global_seed, 120)
     controlled, uncontrolled = whole_errors(explanation)
@@ -65,7 +65,7 @@ def test_a_correction_to_a_prior_is_bounded():
     covariances = np.array([[7.2e-7, 3.7e-11], [3.7e-11, 5.6e-15]]).reshape(1, 1, 2, 2)
     dof, size = np.full((1, 1), 250.0), np.ones((1, 1))
     fit = regress(covariances, dof, size, np.ones((1, 1)))
-    assert fit.alpha.item() == pytest.approx(1.0 + control.MOST_CORRECTION)
+    assert fit.alpha.item() == pytest.approx(1.0 + coefficients.MOST_CORRECTION)
     assert 0.0 <= fit.squared_correlation.item() < 0.01
     # Other surrogates may be of any size.
     assert regress(covariances, dof, size, np.zeros((0, 1))).alpha.item() > 1000.0

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from controlshap._types import FloatArray
-from controlshap.control import Coefficients, Estimate, KnownValues, adjust, close_sum, mix
+from controlshap.coefficients import Coefficients
+from controlshap.control import Estimate, KnownValues, adjust, close_sum, mix
 from controlshap.crossfit import Blocks, adjust_by_folds, deal_folds
 from controlshap.estimators.merged import LinearisedTerms
 from controlshap.estimators.terms import LeastSquaresTerms, Terms

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.control import Coefficients, Estimate, KnownValues, closing, extrapolation, regress
+from controlshap.coefficients import Coefficients, extrapolation, regress
+from controlshap.control import Estimate, KnownValues, closing
 from controlshap.strata import Roots, sum_by
 
 #: Folds for few blocks and for many: the more blocks, the less it matters what a fold leaves out.

@@ -1,4 +1,4 @@
-"""One control and the closed sum for many rows at once: the formulas of `controlshap.control`, on tensors.
+"""One control and the closed sum for many rows at once: `controlshap.coefficients` and `control` on tensors.
 
 Shapes: `r` explained rows, `k` roots, `c` components (the base value last), `o` outputs. The model's part and the
 control's are separate tensors, since there is one control.
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from controlshap.control import CERTAIN, CHANCE, LEAST_LEFT, ROUNDING
+from controlshap.coefficients import CERTAIN, CHANCE, LEAST_LEFT, ROUNDING
 from controlshap.device.roots import Structure
 
 TINY = float(np.finfo(float).tiny)
