@@ -1,7 +1,9 @@
-"""What three defects of the published KernelSHAP runs do to its reductions of variance: the paper's settings with them.
+"""What defects of the published runs do to their reductions of variance: the paper's settings with them.
 
-    python experiments/defects.py [--data FOLDER] [--jobs N] [--models logistic,network]
-                                   [--features correlated] [--rows 40] [--runs 50]
+    python experiments/defects.py [--data FOLDER] [--jobs N] [--models logistic,network] [--features correlated]
+                                   [--estimators kernelshap] [--rows 40] [--runs 50]
+
+Of KernelSHAP:
 
 - Sizes of coalitions were drawn with the probability of a single coalition of that size (the binomial was applied
   twice), so that nearly all coalitions have size 1 or p - 1, and the least squares do not estimate Shapley values.
@@ -9,6 +11,8 @@
   difference, where v(0) cancels.
 - With correlated features v(0) was the mean prediction of the data, not that of the Gaussian that absent features
   follow; that of the Taylor control, which is linear, is its value at the mean.
+
+Of forests, whichever the estimator: finite differences as in `published_differences.py`.
 
 Writes `experiments/results/defects.csv`: reductions as published, with these defects, and (from `details.csv`) without.
 """
@@ -25,6 +29,7 @@ from typing import Any
 
 import joblib
 import numpy as np
+from published_differences import PublishedDifferences
 
 import controlshap as cs
 from controlshap.reproduce.cells import (
@@ -46,6 +51,7 @@ from controlshap.reproduce.truth import read_truth, truth_name
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SEED = 7
+KEY = ("data", "model", "estimator", "features")
 
 
 @dataclass(frozen=True)
@@ -80,24 +86,36 @@ class PublishedKernel:
 def measure(cell: Cell, size: Size, folder: Path | None) -> dict[str, Any]:
     """Reductions with the defects."""
     sets, model = prepared(cell.data, cell.model, folder)
-    X = rows_of(cell, sets)[explained_rows(sets, cell.model, size.n_rows)]
+    rows, background, differences = rows_of(cell, sets), background_of(cell, sets), None
+    if cell.model == "forest":
+        rows, background, model = sets.X_test, sets.X_train, _of_standardised(model, sets)
+        differences = PublishedDifferences.of(model, background, second=cell.features == "independent")
+    X = rows[explained_rows(sets, cell.model, size.n_rows)]
     features: Any = cs.Marginal(replace=True) if cell.features == "independent" else cell.features
     base = None
     if cell.features == "correlated":
-        predictions = model(sets.X_train) if callable(model) else model.predict_proba(background_of(cell, sets))[:, 1]
+        predictions = model(background) if callable(model) else model.predict_proba(background)[:, 1]
         base = float(np.mean(predictions))
-    kernel = cs.Kernel(paired=False, n_draws=KERNEL_DRAWS, closes_sum=False)
+    estimator: Any = PublishedKernel(cs.Kernel(paired=False, n_draws=KERNEL_DRAWS, closes_sum=False), base)
+    variance: Any = cs.LeastSquares(paper=True)
+    if cell.estimator == "shapley_sampling":
+        shares = cell.features == "independent"
+        estimator, variance = cs.PerFeature(shares_draws=shares, own_draws=True, closes_sum=False), "auto"
     runs = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cs.ControlShapWarning)
         for run in range(size.n_runs):
+            taylor = make_taylor(cell, model, 0, run)
+            if differences is not None:
+                second = differences.hessian if differences.second else None
+                taylor = cs.Taylor(gradient=differences.gradient, hessian=second, n_permutations=1000, seed=run)
             explainer = cs.Explainer(
-                model, background_of(cell, sets), features=features, groups=sets.several,
-                estimator=PublishedKernel(kernel, base),
-                control=make_taylor(cell, model, 0, run), variance=cs.LeastSquares(paper=True), coefficient="units",
-                max_background=len(sets.train),
+                model, background, features=features, groups=sets.several, estimator=estimator, control=taylor,
+                variance=variance, coefficient="units", max_background=len(sets.train),
             )  # fmt: skip
-            budget = budget_of(cell, explainer, sets, size.n_coalitions)
+            # differences are taken once for all runs, and not counted
+            costing = cell if differences is None else replace(cell, model="network")
+            budget = budget_of(costing, explainer, sets, size.n_coalitions)
             runs.append(explainer(X, budget=budget, rng=np.random.SeedSequence([SEED, run]), keep=False))
     plain, controlled = np.stack([e.uncontrolled_values for e in runs]), np.stack([e.values for e in runs])
     # the five most important players as in the table, by the true values where these were computed
@@ -105,10 +123,15 @@ def measure(cell: Cell, size: Size, folder: Path | None) -> dict[str, Any]:
     order = read_truth(cell, RESULTS / "raw")[0] if known and size == Size() else plain.mean(axis=0)
     found = summarise(plain, controlled, order, np.zeros_like(order))
     return {
-        "data": cell.data, "model": cell.model, "features": cell.features,
+        "data": cell.data, "model": cell.model, "estimator": cell.estimator, "features": cell.features,
         "published": published(cell).variance, "with_defect": found.variance_reduction, "error": found.variance_error,
         "published_rank": published(cell).rank, "with_defect_rank": found.rank_reduction,
     }  # fmt: skip
+
+
+def _of_standardised(forest: Any, sets: Any) -> Any:
+    """A forest as a function of standardised rows."""
+    return lambda rows: forest.predict_proba(rows * sets.std + sets.mean)[:, 1]
 
 
 def main() -> None:
@@ -119,25 +142,26 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--models", default="logistic")
     parser.add_argument("--features", default="independent,correlated")
+    parser.add_argument("--estimators", default="kernelshap")
     arguments = parser.parse_args()
     size, folder = Size(arguments.rows, arguments.runs), data_folder(arguments.data)
     ours = {(line.cell, line.method): line.variance_reduction for line in read_lines(RESULTS / "details.csv")}
     models, features = arguments.models.split(","), arguments.features.split(",")
-    cells = [c for c in all_cells() if c.estimator == "kernelshap" and c.model in models and c.features in features]
-    header = ("data", "model", "features", "published", "with_defect", "error", "without_defect", "published_rank",
-              "with_defect_rank")  # fmt: skip
+    cells = [c for c in all_cells() if c.model in models and c.features in features]
+    cells = [c for c in cells if c.estimator in arguments.estimators.split(",")]
+    header = (*KEY, "published", "with_defect", "error", "without_defect", "published_rank", "with_defect_rank")
     file = RESULTS / "defects.csv"
     stored: dict[tuple[str, ...], dict[str, Any]] = {}
     if file.is_file():
         with file.open(newline="") as old:
-            stored = {tuple(row[name] for name in header[:3]): dict(row) for row in csv.DictReader(old)}
+            stored = {tuple(row[name] for name in KEY): dict(row) for row in csv.DictReader(old)}
     with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
         parallel = joblib.Parallel(n_jobs=arguments.jobs, return_as="generator")
         found = parallel(joblib.delayed(measure)(cell, size, folder) for cell in cells)
         for cell, one in zip(cells, found, strict=True):
             one["without_defect"] = ours.get((cell, "paper"), "")
             told = {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in one.items()}
-            stored[cell.data, cell.model, cell.features] = told
+            stored[cell.data, cell.model, cell.estimator, cell.features] = told
             print(told, flush=True)
             with file.open("w", newline="") as out:
                 writer = csv.DictWriter(out, header, lineterminator="\n")
