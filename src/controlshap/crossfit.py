@@ -82,7 +82,7 @@ def adjust_by_folds(
     if known is not None and size is not None:
         covariances = np.einsum("fkcog,fkcoh->fcogh", others, others)
         covariances[..., 1:, 1:] += known.roots.function_covariances()
-        few = len(folds) <= FEW_BLOCKS  # one block of many makes no correlation
+        few = len(folds) <= FEW_BLOCKS  # one block of many makes no correlation, if all vary: see participation
         free = np.minimum(dof, OF_NORMAL * participation(others)) if len(known.priors) else dof
         fit = regress(covariances, free, size, known.priors, rows=others if few else None)
         overall = blocks.means[..., 1:].mean(axis=0) - known.values
