@@ -11,6 +11,7 @@ from controlshap import learning, strata
 from controlshap.folds import DealtByBlock, DealtByChunk, deal
 from controlshap.game import FunctionGame
 from controlshap.merging import Numbers
+from controlshap.references import SimulatedReference
 from controlshap.sampling import Sampler
 from controlshap.strata import Strata
 
@@ -59,6 +60,14 @@ def test_no_function_has_seen_the_units_that_it_controls(estimator, few, monkeyp
             games.append(seen)
             return game
 
+    def watched(reference, fold, permutations, draws):
+        for order in (permutations, permutations[:, ::-1]):
+            rows = reference.imputer.walk_rows(reference.x, order, draws)
+            games[fold].append(rows.reshape(-1, rows.shape[-1]))
+        return of_walks(reference, fold, permutations, draws)
+
+    of_walks = SimulatedReference.walk_controls
+    monkeypatch.setattr(SimulatedReference, "walk_controls", watched)
     monkeypatch.setattr(learning, "training_rows", spied)
     monkeypatch.setattr(learning, "FunctionGame", Watched)
     explain("correlated", estimator, cs.LogisticRidge(n_folds=3, max_rows=2000), budget=6000)

@@ -126,7 +126,7 @@ def choose_controls(problem: Problem, estimator: Estimator, budget: int, x: Floa
     if known and isinstance(estimator, (Permutation, Kernel)):
         # They cost no evaluations, and know interactions of all orders; pairs alone integrate a quadratic.
         few = problem.players.n_columns <= MOST_TAYLOR_COLUMNS
-        if problem.correlated and few and control_cost(problem, (Taylor(),), budget) == 0:
+        if problem.correlated and few and not isinstance(Taylor().source(problem.model.source), FiniteDifferences):
             return (Taylor(), *(() if problem.shared is None else (problem.shared,)), LogisticRidge())
         slow = _affordable(problem, budget)
         if problem.shared is None or not (

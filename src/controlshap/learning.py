@@ -37,6 +37,8 @@ from controlshap.values.gaussian import GaussianImputer
 
 #: Fewest units behind a fit; with fewer the controls are left out.
 FEWEST_UNITS = 6
+#: Share of a value's variance that the error of simulated known values may have: their simulation ends there.
+KNOWN_SHARE = 0.01
 #: Most evaluated rows that any fit sees.
 MOST_ROWS = 50_000
 #: Doubles of a batch of units that is gone through again.
@@ -84,7 +86,7 @@ def learn(
         functions = [
             tuple(tuple(one.learn(of_output, k) for one in of_rows) for of_output in data) for k in range(n_folds)
         ]
-        reference = _reference(problem, sampler, functions, folds)
+        reference = _reference(problem, sampler, functions, folds, data)
         controls.append(_controls(problem, sampler, folds, functions, reference))
         roots.append(reference.roots(controls[0].shape[3]))
     for process in processes:
@@ -139,16 +141,33 @@ def _unit_rows(problem: Problem, sampler: Sampler, design: Any, draws: FloatArra
     raise TypeError(f"nothing is fitted to the evaluations of {type(estimator).__name__}")
 
 
-def _reference(problem: Problem, sampler: Sampler, functions: list[Functions], folds: Folds) -> Reference:
+def _reference(
+    problem: Problem, sampler: Sampler, functions: list[Functions], folds: Folds, data: list[FoldedRows]
+) -> Reference:
     x, shares = sampler.game.x, folds.shares()
     rng = stream(sampler.entropy, Purpose.KNOWN_VALUES, sampler.row)
     if isinstance(problem.imputer, GaussianImputer):
         return SimulatedReference.of(
             functions, shares, x, problem.imputer, problem.memory_limit, rng,
             paired=getattr(sampler.estimator, "paired", True),
+            tolerances=KNOWN_SHARE * np.array([_residual(rows, functions) for rows in data]) / sampler.n_units,
         )  # fmt: skip
     drawn, fold = folds.drawn()
     return MarginalReference.of(functions, x, sampler.base.rows, drawn, problem.players, fold, shares=shares, rng=rng)
+
+
+def _residual(data: FoldedRows, functions: list[Functions]) -> float:
+    """Mean square of what the best functions leave of an output, in rows that they were not fitted to.
+
+    Over the number of units it is about the variance of a value, the share of noise that is left to sampling.
+    """
+    squares, n = np.zeros(len(functions[0][data.output])), 0
+    for fold, of_fold in enumerate(functions):
+        inside = np.flatnonzero(data.fold == fold)
+        n += len(inside)
+        for number, function in enumerate(of_fold[data.output]):
+            squares[number] += ((data.outputs[inside] - function.predict(data.rows[inside])) ** 2).sum()
+    return float(squares.min() / max(1, n))
 
 
 def _controls(
@@ -175,6 +194,13 @@ def _controls(
         for k, game in enumerate(games):
             units = np.flatnonzero(fold == k)
             if not len(units):
+                continue
+            if (
+                isinstance(estimator, Permutation)
+                and isinstance(reference, SimulatedReference)
+                and reference.takes_walks(k)
+            ):
+                some[units] = reference.walk_controls(k, design[units], draws[units])
                 continue
             unknown = UnitDraws(draws[units], None, None, np.zeros_like(game.at_x))
             terms = estimator.terms(game, design[units], unknown)

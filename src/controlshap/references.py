@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from controlshap.game import FunctionGame
 from controlshap.strata import Roots
 from controlshap.surrogates.simulated import (
     Simulated,
+    draw_walks,
     has_conditional_mean,
     mean_coalitions,
     mean_walks,
@@ -73,15 +74,25 @@ class SimulatedReference:
         rng: np.random.Generator,
         *,
         paired: bool,
+        tolerances: FloatArray | None = None,
     ) -> SimulatedReference:
-        """Simulate all functions, networks from the same permutations and the rest from the same walks."""
+        """Simulate all functions, networks from the same permutations and the rest from the same walks.
+
+        `tolerances` (outputs,) are variances of known values that are small enough.
+        """
         every = (f for of_fold in functions for of_output in of_fold for f in of_output)
         flat = list({id(f): f for f in every}.values())  # a shared function is the same in every fold
         networks = [f for f in flat if isinstance(f, Network) and has_conditional_mean(f, imputer)]
         rest = [f for f in flat if not has_conditional_mean(f, imputer)]
         by_function: dict[int, Simulated] = {}
         if networks:
-            found = simulate_networks(imputer, x, networks, rng)
+            of_output = {id(f): o for of in functions for o, fs in enumerate(of) for f in fs}
+            # the same fit to other folds leads: that of the first fold, with its output and its place
+            first = {id(f): functions[0][o][n] for of in functions for o, fs in enumerate(of) for n, f in enumerate(fs)}
+            numbers = {id(f): number for number, f in enumerate(networks)}
+            leaders = np.array([numbers.get(id(first[id(f)]), number) for number, f in enumerate(networks)])
+            enough = None if tolerances is None else tolerances[[of_output[id(f)] for f in networks]]
+            found = simulate_networks(imputer, x, networks, rng, leaders, enough)
             by_function |= {id(f): one for f, one in zip(networks, found, strict=True)}
         if rest:
             game = FunctionGame.of((tuple(rest),), x, imputer, memory_limit)
@@ -119,6 +130,24 @@ class SimulatedReference:
         if self.imputer.finite_draws is not None and isinstance(terms, MeanTerms):
             within[:, -1] = between[:, -1] = 0.0  # v(0) is known then
         return interleaved(within, between)
+
+    def takes_walks(self, fold: int) -> bool:
+        """Whether a fold's functions are networks of so few units that their scores cost less than rows."""
+        every = [f for of_output in self.functions[fold] for f in of_output]
+        networks = [f for f in every if isinstance(f, Network) and has_conditional_mean(f, self.imputer)]
+        return len(networks) == len(every) and sum(len(f.weights) + 1 for f in networks) <= len(self.x)
+
+    def walk_controls(self, fold: int, permutations: IntArray, draws: FloatArray) -> FloatArray:
+        """As `controls`, of walks with draws `(u, d, columns)`."""
+        networks = cast("list[Network]", [f for of_output in self.functions[fold] for f in of_output])
+        drawn, middle = draw_walks(self.imputer, self.x, permutations, draws, networks)
+        if self.paired:
+            backwards = draw_walks(self.imputer, self.x, permutations[:, ::-1], draws, networks)
+            drawn, middle = 0.5 * (drawn + backwards[0]), 0.5 * (middle + backwards[1])
+        known = np.stack([one.mean for of_output in self.simulated[fold] for one in of_output], axis=1)
+        middle[:, -1] = known[-1]
+        shape = (*drawn.shape[:2], len(self.functions[fold]), -1)
+        return interleaved((drawn - middle).reshape(shape), (middle - known).reshape(shape))
 
     def _mean_over_draws(
         self, function: Network, terms: Terms, design: Any, known: FloatArray, shape: tuple[int, ...]

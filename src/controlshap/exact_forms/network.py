@@ -43,6 +43,11 @@ class Network:
         values: FloatArray = expit(rows @ self.weights.T + self.intercepts) @ self.scales + self.constant
         return values + rows @ self.linear if self.linear.any() else values
 
+    def of_scores(self, scores: FloatArray) -> FloatArray:
+        """Values `(...)` from the products `(..., units + 1)` of a row with the weights, and last with `linear`."""
+        values: FloatArray = expit(scores[..., :-1] + self.intercepts) @ self.scales + self.constant + scores[..., -1]
+        return values
+
     def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
         """Shapley values `(draws, players)`; None where a unit's score is out of the quadrature's reach."""
         values = players.sum_columns((self.linear * (x - draws)).T).T

@@ -6,19 +6,20 @@ with few players nothing: all coalitions are enumerated. Any other function is a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.exact import all_coalitions, shapley_values
+from controlshap.exact import shapley_values
 from controlshap.exact_forms.functions import KnownFunction
 from controlshap.exact_forms.network import Network
 from controlshap.exact_forms.smoothed import smoothed_network
+from controlshap.samplers.chains import chains, n_chains
 from controlshap.samplers.permutation import sample_permutations
 from controlshap.values.gaussian import GaussianImputer
-from controlshap.values.scores import coalition_scores, walk_scores
+from controlshap.values.scores import coalition_scores, draw_scores, walk_scores
 
 #: Replications, whose scatter is the error.
 REPLICATIONS = 20
@@ -26,8 +27,12 @@ REPLICATIONS = 20
 WORK = 8e7
 #: Pairs of permutations for a network, and evaluations for any other function.
 MOST_PAIRS, FEWEST_PAIRS, MOST_ROWS = 6000, 400, 400_000
-#: Coalitions that are enumerated instead, where they are fewer than the walks, and doubles of them at a time.
-MOST_COALITIONS, COALITION_DOUBLES = 4096, 2**20
+#: One in so many pairs comes first, and says how many are needed.
+FIRST = 10
+#: One in so many pairs says how a network differs from its leader: folds fit the same data, and differ little.
+FOLLOWED = 10
+#: Coalitions that are enumerated instead, where chains of them are fewer than the walks, and doubles at a time.
+MOST_COALITIONS, COALITION_DOUBLES = 2**15, 2**20
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,24 @@ def mean_walks(imputer: GaussianImputer, x: FloatArray, permutations: IntArray, 
     return contributions
 
 
+def draw_walks(
+    imputer: GaussianImputer, x: FloatArray, permutations: IntArray, draws: FloatArray, networks: list[Network]
+) -> tuple[FloatArray, FloatArray]:
+    """Contributions and base `(u, players + 1, networks)` of walks with draws `(u, d, columns)`, and of their means.
+
+    Both from one factor, and without forming a row.
+    """
+    weights = np.concatenate([scores_of(network) for network in networks])
+    scores, means, variances = draw_scores(imputer, x, permutations, weights, draws)
+    drawn = np.stack([network.of_scores(scores[..., own]) for network, own in _own(networks)], axis=-1).mean(axis=1)
+    places = np.argsort(permutations, axis=1)[:, :, None]
+    found = []
+    for values in (drawn, _smoothed(networks, means, variances)):
+        contributions = np.take_along_axis(np.diff(values, axis=1), places, axis=1)
+        found.append(np.concatenate([contributions, values[:, :1]], axis=1))
+    return found[0], found[1]
+
+
 def mean_coalitions(
     imputer: GaussianImputer, x: FloatArray, coalitions: BoolArray, networks: list[Network]
 ) -> FloatArray:
@@ -78,44 +101,98 @@ def mean_coalitions(
     return _smoothed(networks, *coalition_scores(imputer, x, coalitions, weights))
 
 
+def _own(networks: list[Network]) -> Iterator[tuple[Network, slice]]:
+    """Each network with its own among the scores of all."""
+    end = 0
+    for network in networks:
+        start, end = end, end + len(network.weights) + 1
+        yield network, slice(start, end)
+
+
 def _smoothed(networks: list[Network], means: FloatArray, variances: FloatArray) -> FloatArray:
     """Values `(..., networks)` from the scores of all of them, one after the other."""
-    ends = np.cumsum([len(network.weights) + 1 for network in networks])
-    found = []
-    for network, end in zip(networks, ends, strict=True):
-        own = slice(end - len(network.weights) - 1, end)
-        found.append(smoothed_network(network, means[..., own], variances[..., own]))
+    found = [smoothed_network(network, means[..., own], variances[..., own]) for network, own in _own(networks)]
     return np.stack(found, axis=-1)
 
 
 def simulate_networks(
-    imputer: GaussianImputer, x: FloatArray, networks: list[Network], rng: np.random.Generator
+    imputer: GaussianImputer,
+    x: FloatArray,
+    networks: list[Network],
+    rng: np.random.Generator,
+    leaders: IntArray | None = None,
+    tolerances: FloatArray | None = None,
 ) -> list[Simulated]:
-    """Known values of networks: of all coalitions where these are few, else from the same permutations."""
+    """Known values of networks: of all coalitions where these are few, else from the same permutations.
+
+    Parameters
+    ----------
+    leaders : ndarray of shape (networks,), optional
+        For each network the number of one much like it (its own, by default). Of a network that follows another only
+        the difference is simulated, from a part of the permutations: it varies little.
+    tolerances : ndarray of shape (networks,), optional
+        Variances of the known values, on average over players, that are small enough: the rest of the permutations is
+        left out. By default all are used.
+    """
     p, c = imputer.players.n_players, imputer.players.n_columns
     pairs = int(np.clip(WORK // (2 * c * (c + 10 * p)), FEWEST_PAIRS, MOST_PAIRS)) // REPLICATIONS
-    found = np.empty((len(networks), REPLICATIONS, p + 1))
-    if 2**p <= min(MOST_COALITIONS, 2 * pairs * REPLICATIONS):
-        found[:] = _enumerated(imputer, x, networks)[:, None]  # replications that agree: no error
-        return [Simulated(values) for values in found]
-    base = [float(_base(imputer, network)) for network in networks]
+    if 2**p <= MOST_COALITIONS and n_chains(p) <= 2 * pairs * REPLICATIONS:
+        exact = _enumerated(imputer, x, networks)
+        return [Simulated(np.tile(values, (REPLICATIONS, 1))) for values in exact]  # they agree: no error
+    led = np.arange(len(networks)) if leaders is None else leaders
+    some = pairs if tolerances is None else -(-pairs // FIRST)
+    found = _replications(imputer, x, networks, led, some, rng)
+    if tolerances is not None:
+        variances = found.var(axis=1, ddof=1).mean(axis=1) / REPLICATIONS
+        wanted = some * float((variances / tolerances).max())
+        more = int(np.ceil(min(wanted, pairs))) - some
+        if more > 0:
+            rest = _replications(imputer, x, networks, led, more, rng)
+            found = (some * found + more * rest) / (some + more)
+    base = np.array([float(_base(imputer, network)) for network in networks])
+    bases = np.broadcast_to(base[:, None, None], (len(base), REPLICATIONS, 1))
+    return [Simulated(values) for values in np.concatenate([found, bases], axis=2)]
+
+
+def _replications(
+    imputer: GaussianImputer,
+    x: FloatArray,
+    networks: list[Network],
+    led: IntArray,
+    pairs: int,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Values `(networks, replications, players)`, each replication from so many pairs of permutations."""
+    first = np.unique(led)
+    followers = np.setdiff1d(np.arange(len(networks)), first)
+    part = -(-pairs // FOLLOWED)
+    found = np.empty((len(networks), REPLICATIONS, imputer.players.n_players))
     for number in range(REPLICATIONS):
-        forward = sample_permutations(p, pairs, rng)
+        forward = sample_permutations(imputer.players.n_players, pairs, rng)
         both = np.concatenate([forward, forward[:, ::-1]])
-        found[:, number, :p] = mean_walks(imputer, x, both, networks).mean(axis=0).T
-    found[:, :, p] = np.array(base)[:, None]
-    return [Simulated(values) for values in found]
+        walks = mean_walks(imputer, x, both, [networks[k] for k in first])
+        found[first, number] = walks.mean(axis=0).T
+        if len(followers):
+            some = np.r_[:part, pairs : pairs + part]
+            own = mean_walks(imputer, x, both[some], [networks[k] for k in followers])
+            gaps = own - walks[some][:, :, np.searchsorted(first, led[followers])]
+            found[followers, number] = found[led[followers], number] + gaps.mean(axis=0).T
+    return found
 
 
 def _enumerated(imputer: GaussianImputer, x: FloatArray, networks: list[Network]) -> FloatArray:
     """Shapley values and base value `(networks, players + 1)` from the conditional means of all coalitions."""
-    coalitions = all_coalitions(imputer.players.n_players)
-    step = max(1, COALITION_DOUBLES // (len(x) * (1 + sum(len(network.weights) + 1 for network in networks))))
-    parts = [
-        mean_coalitions(imputer, x, coalitions[None, start : start + step], networks)[0]
-        for start in range(0, len(coalitions), step)
-    ]
-    table = np.concatenate(parts)
+    permutations, own = chains(imputer.players.n_players)
+    p = permutations.shape[1]
+    weights = np.concatenate([scores_of(network) for network in networks])
+    table = np.empty((2**p, len(networks)))
+    step = max(1, COALITION_DOUBLES // ((p + 1) * len(weights)))
+    for start in range(0, len(permutations), step):
+        some, inside = permutations[start : start + step], own[start : start + step]
+        means, variances = walk_scores(imputer, x, some, weights)
+        # the number of a coalition has bit j for player j, as in `all_coalitions`
+        numbers = np.concatenate([np.zeros((len(some), 1), dtype=np.int64), np.cumsum(1 << some, axis=1)], axis=1)
+        table[numbers[inside]] = _smoothed(networks, means[inside], variances[inside])
     return np.concatenate([shapley_values(table), table[:1]]).T
 
 

@@ -205,16 +205,22 @@ class GaussianImputer:
         rows = np.take_along_axis(gaps, order[:, None, :], axis=2)
         return _bordered(self.moments.correlation, order, rows, (2.0 * reach + 1.0)[:, None])
 
-    def substituted(self, columns: IntArray, rows: FloatArray, *, inverse: bool = False) -> FloatArray:
+    def substituted(
+        self, columns: IntArray, rows: FloatArray, own: FloatArray | None = None, *, inverse: bool = False
+    ) -> FloatArray:
         """`K^-1 row` `(u, n, h)` for rows `(n, c)`, with K the factor for columns `(u, h)`.
 
-        A factor of the correlation, or of its inverse.
+        A factor of the correlation, or of its inverse. Rows of its own `(u, d, c)` come after the first.
         """
         whole, largest = self.moments.correlation, self._largest_precision
         if inverse:
             whole, largest = self.precision, self._largest_correlation
-        corner = 2.0 * largest * float((rows**2).sum()) + 1.0
-        return _bordered(whole, columns, rows[:, columns].transpose(1, 0, 2), corner)[1]
+        squares, below = float((rows**2).sum()), rows[:, columns].transpose(1, 0, 2)
+        if own is None:
+            return _bordered(whole, columns, below, 2.0 * largest * squares + 1.0)[1]
+        below = np.concatenate([below[:, :1], np.take_along_axis(own, columns[:, None], axis=2), below[:, 1:]], axis=1)
+        corner = 2.0 * largest * (squares + np.einsum("udc,udc->u", own, own)) + 1.0
+        return _bordered(whole, columns, below, corner[:, None])[1]
 
     @cached_property
     def _largest_correlation(self) -> float:

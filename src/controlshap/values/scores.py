@@ -23,20 +23,40 @@ def walk_scores(
     imputer: GaussianImputer, x: FloatArray, permutations: IntArray, weights: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Means and variances `(u, players + 1, n)` of the scores `weights` (n, columns) at every prefix."""
+    means, variances = _along(imputer, x, permutations, weights, None)
+    return means[:, 0], variances
+
+
+def draw_scores(
+    imputer: GaussianImputer, x: FloatArray, permutations: IntArray, weights: FloatArray, draws: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The same, and in front the scores `(u, draws, players + 1, n)` of the rows that draws `(u, d, columns)` become.
+
+    A row is the conditional mean with the draw in place of mu.
+    """
+    means, variances = _along(imputer, x, permutations, weights, draws)
+    return means[:, 1:], means[:, 0], variances
+
+
+def _along(
+    imputer: GaussianImputer, x: FloatArray, permutations: IntArray, weights: FloatArray, draws: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
+    """Means `(u, 1 + draws, players + 1, n)` from mu and from each draw, and variances `(u, players + 1, n)`."""
     u, p = permutations.shape
     n, c = weights.shape
-    means, variances = np.zeros((u, p + 1, n)), np.zeros((u, p + 1, n))
+    n_starts = 1 if draws is None else 1 + draws.shape[1]
+    means, variances = np.zeros((u, n_starts, p + 1, n)), np.zeros((u, p + 1, n))
     used = np.flatnonzero(weights.any(axis=1))
     moments, half = imputer.moments, c // 2
     scaled = weights[used] * moments.scale
     spread = weights[used] * moments.spread  # 0 for constant columns: they move the mean, and do not vary
     gap = (x - moments.mean) / moments.scale
-    at_mean, at_x = (weights[used] @ moments.mean)[:, None], (weights[used] @ x)[:, None]
+    at_start, at_x = (weights[used] @ moments.mean)[:, None], (weights[used] @ x)[:, None]
     total = np.einsum("nc,cd,nd->n", spread, moments.correlation, spread)[:, None]
     of_revealed = np.concatenate([gap[None], scaled @ moments.correlation])
     of_hidden = np.concatenate([(imputer.precision @ gap)[None], scaled])
     varies = moments.spread > 0
-    step = max(1, BATCH_DOUBLES // (1 + half * (half + 3 * len(of_hidden))))
+    step = max(1, BATCH_DOUBLES // (1 + half * (half + 3 * n_starts * (n_starts + len(of_hidden)))))
     for first in range(0, u, step) if len(used) else ():
         part = slice(first, first + step)
         order = imputer.players.column_order(permutations[part])
@@ -44,28 +64,39 @@ def walk_scores(
             [np.zeros((len(order), 1), dtype=np.int64), np.cumsum(imputer.players.sizes[permutations[part]], axis=1)],
             axis=1,
         )
-        early = (ends <= half)[:, None]  # (u, 1, p + 1)
+        early = ends <= half  # (u, p + 1)
         start, back = order[:, :half], order[:, ::-1][:, :half]
-        shift, known = _running(imputer.substituted(start, of_revealed), varies[start], np.where(early[:, 0], ends, 0))
-        missed, left = _running(
-            imputer.substituted(back, of_hidden, inverse=True), varies[back], np.where(early[:, 0], 0, c - ends)
+        starts, gaps, hidden_gaps = at_start, None, None
+        if draws is not None:
+            gaps = (x - draws[part]) / moments.scale
+            hidden_gaps = gaps @ imputer.precision
+            of_draws = (draws[part] @ weights[used].T)[..., None]  # (u, d, n, 1)
+            starts = np.concatenate([np.broadcast_to(at_start, (len(order), 1, *at_start.shape)), of_draws], axis=1)
+        shift, known = _running(
+            imputer.substituted(start, of_revealed, gaps), n_starts, varies[start], np.where(early, ends, 0)
         )
-        mean = np.where(early, at_mean + shift, at_x - missed)
-        variance = np.where(early, np.maximum(total - known, 0.0), left)
-        means[part, :, used] = mean.transpose(0, 2, 1)
+        missed, left = _running(
+            imputer.substituted(back, of_hidden, hidden_gaps, inverse=True),
+            n_starts,
+            varies[back],
+            np.where(early, 0, c - ends),
+        )
+        mean = np.where(early[:, None, None], starts + shift, at_x - missed)  # (u, starts, n, p + 1)
+        variance = np.where(early[:, None], np.maximum(total - known, 0.0), left)
+        means[part, :, :, used] = mean.transpose(0, 1, 3, 2)
         variances[part, :, used] = variance.transpose(0, 2, 1)
     return means, variances
 
 
-def _running(found: FloatArray, varies: BoolArray, at: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Sums `(u, n, k)` over the first `at` (u, k) columns: of the first row times the others, and of these squared."""
-    loads = found[:, 1:]
+def _running(found: FloatArray, n_starts: int, varies: BoolArray, at: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Sums over the first `at` (u, k) columns: starts times loads `(u, starts, n, k)`, loads squared `(u, n, k)`."""
+    loads = found[:, n_starts:]
     sums = []
-    for products in (loads * found[:, :1], (loads * varies[:, None]) ** 2):
-        running = np.zeros((*products.shape[:2], products.shape[2] + 1))
-        np.cumsum(products, axis=2, out=running[:, :, 1:])
-        sums.append(np.take_along_axis(running, at[:, None], axis=2))
-    return sums[0], sums[1]
+    for products in (loads[:, None] * found[:, :n_starts, None], ((loads * varies[:, None]) ** 2)[:, None]):
+        running = np.zeros((*products.shape[:3], products.shape[3] + 1))
+        np.cumsum(products, axis=3, out=running[..., 1:])
+        sums.append(np.take_along_axis(running, at[:, None, None], axis=3))
+    return sums[0], sums[1][:, 0]
 
 
 def coalition_scores(
