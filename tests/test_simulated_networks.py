@@ -8,6 +8,7 @@ from gaussian_cases import GROUPINGS, MEMORY, bound, network, truth_of
 from numpy.testing import assert_allclose
 from scipy.stats import f as f_distribution
 
+import controlshap as cs
 from controlshap.estimators import Permutation
 from controlshap.estimators.protocol import UnitDraws
 from controlshap.exact import all_coalitions, shapley_values
@@ -152,6 +153,33 @@ def test_permutations_end_where_the_error_is_small_enough(sampled, monkeypatch):
         else:
             assert n == 80  # one in ten
     assert_allclose(found.mean.sum(), networks[0].predict(x[None])[0], atol=1e-6)
+
+
+@pytest.mark.parametrize(("tolerance", "n"), [(0.0, 800), (np.inf, 80), (np.nan, 800)])
+def test_a_model_that_is_its_fit_gets_all_permutations(tolerance, n, sampled, monkeypatch):
+    imputer, x, _ = bound(GROUPINGS["alone"])
+    assert walks_of(imputer, x, [network()], np.array([tolerance]), monkeypatch)[1] == n
+
+
+def test_a_constant_function_gets_no_more_than_the_first(sampled, monkeypatch):
+    imputer, x, _ = bound(GROUPINGS["alone"])
+    nothing = np.zeros(7)
+    constant = Network(0.3, nothing, nothing[None], np.zeros(1), np.zeros(1))
+    (found,), n = walks_of(imputer, x, [constant], np.zeros(1), monkeypatch)
+    assert n == 80
+    assert_allclose(found.mean, [*nothing, 0.3])
+
+
+def test_models_that_leave_nothing_to_sampling():
+    """Seventeen players are simulated: a constant and a ridge, whose fits are exact or nearly so."""
+    rng = np.random.default_rng(0)
+    background = rng.normal(size=(60, 17)) @ (np.eye(17) + 0.3 * rng.normal(size=(17, 17)))
+    weights = rng.normal(size=17) / 4
+    for model in (lambda rows: np.full(len(rows), 2.0), lambda rows: 1.0 / (1.0 + np.exp(-rows @ weights))):
+        explanation = cs.Explainer(model, background, features="correlated")(background[:2], budget=1000, rng=0)
+        assert np.isfinite(explanation.standard_errors).all()
+        gap = explanation.values.sum(axis=1) - (model(background[:2]) - explanation.base_values)
+        assert_allclose(gap, 0.0, atol=1e-9)
 
 
 def test_one_output_that_needs_more_gets_more(sampled, monkeypatch):

@@ -144,8 +144,10 @@ def simulate_networks(
     found = _replications(imputer, x, networks, led, some, rng)
     if tolerances is not None:
         variances = found.var(axis=1, ddof=1).mean(axis=1) / REPLICATIONS
-        wanted = some * float((variances / tolerances).max())
-        more = int(np.ceil(min(wanted, pairs))) - some
+        # in so many times as many; all of them where a model is its fit, and none more where nothing varies
+        times = np.divide(variances, tolerances, out=np.full_like(variances, np.inf), where=tolerances > 0)
+        wanted = np.where(variances > 0, some * times, 0.0).max()
+        more = int(np.ceil(wanted)) - some if wanted < pairs else pairs - some
         if more > 0:
             rest = _replications(imputer, x, networks, led, more, rng)
             found = (some * found + more * rest) / (some + more)
