@@ -21,6 +21,7 @@ from controlshap.reproduce.data import NAMES as DATA
 from controlshap.reproduce.data import data_folder, load, simulate
 from controlshap.reproduce.download import SOURCES, DownloadError, fetch, lay_out
 from controlshap.reproduce.driver import Task, all_tasks, run_tasks
+from controlshap.reproduce.figures import draw_all
 from controlshap.reproduce.models import fit_network, load_network, make_model
 from controlshap.reproduce.published import explained_rows, published
 from controlshap.reproduce.runs import SCHEMA, is_done, prepared, read, run_cell, save
@@ -339,6 +340,27 @@ def test_lines_of_earlier_runs_are_kept(tmp_path):
         file.unlink()
     assert len(tables.write_tables(tmp_path / "raw", tmp_path, TINY, 0)) == len(before)
     assert tables.write_tables(tmp_path / "raw", tmp_path, Size(3, 4, 120), 0) == []  # of another size
+
+
+def test_figures_of_earlier_runs_are_kept(tmp_path):
+    """A run that holds one of two results does not draw over a figure of both."""
+    tasks = all_tasks("simulated-logistic-kernelshap-(in|correl).*-(paper|default)|truth-simulated-logistic")
+    raw, figures = tmp_path / "raw", tmp_path / "figures"
+    run_tasks(tasks, TINY, None, 0, raw, 1)
+
+    def draw():
+        drawn = draw_all(raw, figures, TINY, 0, tables.write_tables(raw, tmp_path, TINY, 0))
+        return drawn, (figures / "variance_reductions_logistic.png").read_bytes()
+
+    first, both = draw()
+    for file in raw.glob("simulated-logistic-kernelshap-correlated*"):
+        file.unlink()
+    second, kept = draw()
+    assert kept == both
+    assert second < first
+    (tmp_path / "details.csv").unlink()  # Negative control: nothing says that there was more
+    (tmp_path / "table1.csv").unlink()
+    assert draw()[1] != both
 
 
 def test_a_task_that_fails_is_told_and_the_others_go_on(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import f as f_distribution
 
 import controlshap as cs
+from controlshap._errors import NotConvergedWarning
 from controlshap.estimators import Permutation
 from controlshap.estimators.protocol import UnitDraws
 from controlshap.exact import all_coalitions, shapley_values
@@ -81,9 +82,11 @@ def alike(amount, seed=0):
     return [first, Network(first.constant, first.linear, other, first.intercepts, first.scales)]
 
 
+@pytest.mark.parametrize("at_once", [300, 7])
 @pytest.mark.parametrize("amount", [0.02, 1.0])
-def test_followers_are_unbiased_and_their_roots_are_their_error(amount, sampled, global_seed):
-    """However much they differ from their leader."""
+def test_followers_are_unbiased_and_their_roots_are_their_error(amount, at_once, sampled, monkeypatch, global_seed):
+    """However much they differ from their leader, and in parts of unlike sizes."""
+    monkeypatch.setattr(simulated, "AT_ONCE", at_once)
     imputer, x, _ = bound(GROUPINGS["groups"])
     networks, n = alike(amount), 60
     truth = truth_of(networks[1], imputer, x, None)[:-1]
@@ -122,7 +125,7 @@ def test_a_follower_much_like_its_leader_is_known_as_well(sampled):
 # ----------------------------------------------------------------------------------------------- no more than is needed
 
 
-def walks_of(imputer, x, networks, tolerances, monkeypatch, seed=0):
+def walks_of(imputer, x, networks, tolerances, monkeypatch, seed=0, n_walks=0.0):
     """Simulated values and the number of walks behind them."""
     n, original = [], simulated.mean_walks
 
@@ -132,7 +135,7 @@ def walks_of(imputer, x, networks, tolerances, monkeypatch, seed=0):
 
     with monkeypatch.context() as patched:
         patched.setattr(simulated, "mean_walks", spy)
-        found = simulate_networks(imputer, x, networks, np.random.default_rng(seed), None, tolerances)
+        found = simulate_networks(imputer, x, networks, np.random.default_rng(seed), None, tolerances, n_walks)
     return found, sum(n)
 
 
@@ -180,6 +183,54 @@ def test_models_that_leave_nothing_to_sampling():
         assert np.isfinite(explanation.standard_errors).all()
         gap = explanation.values.sum(axis=1) - (model(background[:2]) - explanation.base_values)
         assert_allclose(gap, 0.0, atol=1e-9)
+
+
+def test_many_walks_of_the_model_get_more_permutations(sampled, monkeypatch):
+    imputer, x, _ = bound(GROUPINGS["alone"])
+    networks, none, many = [network()], np.zeros(1), simulated.MANY_WALKS
+    assert walks_of(imputer, x, networks, none, monkeypatch, n_walks=0.5 * many)[1] == 800
+    assert walks_of(imputer, x, networks, none, monkeypatch, n_walks=2.5 * many)[1] == 2000
+    assert walks_of(imputer, x, networks, np.ones(1), monkeypatch, n_walks=20 * many)[1] == 1600  # enough: one in ten
+    variances = [
+        np.mean(
+            [
+                (
+                    simulate_networks(imputer, x, networks, np.random.default_rng(k), None, none, n)[0].root_rows ** 2
+                ).sum()
+                for k in range(20)
+            ]
+        )
+        for n in (0, 8 * many)
+    ]
+    # 20 times 19 degrees of freedom for each of a few players: 4 standard errors are below 40 %
+    assert 8 / 1.4 < variances[0] / variances[1] < 8 * 1.4
+
+
+def test_errors_fall_with_the_budget_where_the_model_is_its_fit(monkeypatch):
+    """And so a tolerance is met. Seventeen players are not enumerated."""
+    rng = np.random.default_rng(0)
+    background = rng.normal(size=(200, 17)) @ (np.eye(17) + 0.3 * rng.normal(size=(17, 17)))
+    weights = rng.normal(size=17) / 4
+    monkeypatch.setattr(simulated, "MOST_PAIRS", 400)
+    monkeypatch.setattr(simulated, "MANY_WALKS", 60)  # 2,040 evaluations
+    explainer = cs.Explainer(
+        lambda rows: 1.0 / (1.0 + np.exp(-rows @ weights)), background, features="correlated",
+        seconds_per_evaluation=1e-6,
+    )  # fmt: skip
+
+    def error(budget):
+        return np.sqrt((explainer(background[:1], budget=budget, rng=0).standard_errors ** 2).mean())
+
+    # 19 degrees of freedom for each of 17 values: chance is 5 % of an error, and 25 % are five times that of both
+    first, second = error(2_040), error(4 * 2_040)
+    assert 0.5 / 1.25 < second / first < 0.5 * 1.25
+    goal = {"absolute_tolerance": 0.5 * first, "rng": 0}
+    stopped = explainer(background[:1], budget=100_000, **goal)
+    assert stopped.status[0] == "converged"
+    monkeypatch.setattr(simulated, "MANY_WALKS", np.inf)  # Negative control: they do not, and it is not
+    assert error(4 * 2_040) > 0.7 * first
+    with pytest.warns(NotConvergedWarning, match="before it reached absolute_tolerance"):
+        explainer(background[:1], budget=int(stopped.n_evaluations[0]), **goal)
 
 
 def test_one_output_that_needs_more_gets_more(sampled, monkeypatch):

@@ -109,7 +109,7 @@ def training_rows(problem: Problem, sampler: Sampler, folds: Folds, most: int) -
     """Evaluated rows of units evenly spread, with x and the background (of no fold), for each output."""
     game = sampler.game
     numbers, design, values = sampler.evaluated()
-    per_unit = int(np.prod(values.shape[1:3]))
+    per_unit = _evaluations_of_a_unit(sampler)
     n_units = min(len(values), max(2, min(most, MOST_ROWS) // per_unit))
     chosen = np.unique(np.linspace(0, len(values) - 1, n_units).astype(np.int64))
     rows, outputs, labels = [game.x[None]], [game.at_x[None, :, 0]], [np.full(1, -1)]
@@ -126,6 +126,10 @@ def training_rows(problem: Problem, sampler: Sampler, folds: Folds, most: int) -
         labels.append(np.repeat(folds.of(numbers[units]), per_unit))
     together, said, fold = np.concatenate(rows), np.concatenate(outputs), np.concatenate(labels)
     return [FoldedRows(together, said[:, output], fold, output) for output in range(said.shape[1])]
+
+
+def _evaluations_of_a_unit(sampler: Sampler) -> int:
+    return int(np.prod(sampler.evaluated()[2].shape[1:3]))
 
 
 def _unit_rows(problem: Problem, sampler: Sampler, design: Any, draws: FloatArray) -> FloatArray:
@@ -151,6 +155,7 @@ def _reference(
             functions, shares, x, problem.imputer, problem.memory_limit, rng,
             paired=getattr(sampler.estimator, "paired", True),
             tolerances=KNOWN_SHARE * np.array([_residual(rows, functions) for rows in data]) / sampler.n_units,
+            n_walks=sampler.n_units * _evaluations_of_a_unit(sampler) / (2 * problem.players.n_players),
         )  # fmt: skip
     drawn, fold = folds.drawn()
     return MarginalReference.of(functions, x, sampler.base.rows, drawn, problem.players, fold, shares=shares, rng=rng)
@@ -178,11 +183,10 @@ def _controls(
     Of batches where units were merged: means of these, or of regressors times targets.
     """
     estimator, x = sampler.estimator, sampler.game.x
-    values = sampler.evaluated()[2]
     n, (n_outputs, n_learners) = sampler.n_units, (len(functions[0]), len(functions[0][0]))
     games = [FunctionGame.of(of_fold, x, problem.imputer, problem.memory_limit) for of_fold in functions]
     axis = estimator.n_draws if estimator.is_least_squares else problem.players.n_players + 1
-    step = max(1, BATCH_DOUBLES // (int(np.prod(values.shape[1:3])) * len(x)))
+    step = max(1, BATCH_DOUBLES // (_evaluations_of_a_unit(sampler) * len(x)))
     merged = None if sampler.merging is None else sampler.merging.merged.batches.alike()
     if merged is not None:
         step = min(step, BATCH, sampler.units_at_once)

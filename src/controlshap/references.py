@@ -75,10 +75,12 @@ class SimulatedReference:
         *,
         paired: bool,
         tolerances: FloatArray | None = None,
+        n_walks: float = 0.0,
     ) -> SimulatedReference:
         """Simulate all functions, networks from the same permutations and the rest from the same walks.
 
-        `tolerances` (outputs,) are variances of known values that are small enough.
+        `tolerances` (outputs,) are variances of known values that are small enough; with many walks of the model more
+        is simulated.
         """
         every = (f for of_fold in functions for of_output in of_fold for f in of_output)
         flat = list({id(f): f for f in every}.values())  # a shared function is the same in every fold
@@ -92,7 +94,7 @@ class SimulatedReference:
             numbers = {id(f): number for number, f in enumerate(networks)}
             leaders = np.array([numbers.get(id(first[id(f)]), number) for number, f in enumerate(networks)])
             enough = None if tolerances is None else tolerances[[of_output[id(f)] for f in networks]]
-            found = simulate_networks(imputer, x, networks, rng, leaders, enough)
+            found = simulate_networks(imputer, x, networks, rng, leaders, enough, n_walks)
             by_function |= {id(f): one for f, one in zip(networks, found, strict=True)}
         if rest:
             game = FunctionGame.of((tuple(rest),), x, imputer, memory_limit)

@@ -51,9 +51,9 @@ def reproduce(
                     bar.write(f"{outcome.task.name} failed: {outcome.error}", file=sys.stderr)
 
             failed = run_tasks(missing, size, folder, seed, raw, jobs, told)
-    write_tables(raw, out, size, seed)
-    drawn = draw_all(raw, out / "figures", size, seed)
-    _say(f"Tables in {out}, {drawn} figures in {out / 'figures'}.")
+    lines = write_tables(raw, out, size, seed)
+    drawn = draw_all(raw, out / "figures", size, seed, lines)
+    _say(f"Tables in {out}, {drawn} figures drawn in {out / 'figures'}.")
     for outcome in failed:
         _say(f"failed: {outcome.task.name}: {outcome.error}")
     return not failed

@@ -1,4 +1,7 @@
-"""The paper's figures from what was run, as PNG and SVG; a figure whose runs are missing is left out."""
+"""The paper's figures from what was run, as PNG and SVG; a figure whose runs are missing is left out.
+
+A figure that is there stays where some of the estimates that it shows are there no longer: the table tells.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from controlshap.reproduce.models import NAMES as MODELS
 from controlshap.reproduce.panels import COLORS, Panel
 from controlshap.reproduce.runs import Estimates, is_done, read
 from controlshap.reproduce.studies import SAMPLES_PLAYER
+from controlshap.reproduce.tables import Line
 from controlshap.reproduce.truth import read_players, read_truth, truth_name
 
 TITLES = {"logistic": "logistic regression", "network": "neural network", "forest": "random forest"}
@@ -27,15 +31,19 @@ SETTING_NAMES = {(e, f): f"{'Shapley sampling' if e == 'shapley_sampling' else '
 
 
 class Results:
-    """What is on disk; None where it is missing."""
+    """What is on disk; None where it is missing, and `lost` where the table says that it was there."""
 
-    def __init__(self, raw: Path, size: Size, seed: int) -> None:
-        self.raw, self.size, self.seed = raw, size, seed
+    def __init__(self, raw: Path, size: Size, seed: int, lines: list[Line]) -> None:
+        self.raw, self.size, self.seed, self.lost = raw, size, seed, False
+        self._lines = {(line.cell, line.method) for line in lines}
 
     def runs(self, cell: Cell, method: str) -> Estimates | None:
         """Estimates of a cell."""
         name = f"{cell.name}-{method}"
-        return read(self.raw, name) if is_done(self.raw, name, self.size, self.seed) else None
+        if is_done(self.raw, name, self.size, self.seed):
+            return read(self.raw, name)
+        self.lost |= (cell, method) in self._lines
+        return None
 
     def truth(self, cell: Cell) -> FloatArray | None:
         """True values."""
@@ -56,15 +64,14 @@ def check_plots() -> None:
         raise MissingExtraError("The figures need matplotlib: pip install controlshap[reproduce]")
 
 
-def draw_all(raw: Path, folder: Path, size: Size, seed: int) -> int:
-    """How many figures there are."""
+def draw_all(raw: Path, folder: Path, size: Size, seed: int, lines: list[Line]) -> int:
+    """How many figures were drawn; `lines` are those of the table."""
     check_plots()
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    results = Results(raw, size, seed)
     folder.mkdir(parents=True, exist_ok=True)
     drawn = 0
     makers: dict[str, Callable[[Results, Any], Any]] = {
@@ -82,8 +89,12 @@ def draw_all(raw: Path, folder: Path, size: Size, seed: int) -> int:
         makers[f"variance_reductions_{model}"] = lambda r, p, m=model: reductions(r, p, [(d, m) for d in DATA])  # type: ignore[misc]
         makers[f"rank_changes_{model}"] = lambda r, p, m=model: rank_changes(r, p, m)  # type: ignore[misc]
     for name, make in makers.items():
+        results = Results(raw, size, seed, lines)
         figure = make(results, plt)
         if figure is None:
+            continue
+        if results.lost and (folder / f"{name}.png").is_file():
+            plt.close(figure)  # the one that is there shows more
             continue
         for kind in ("png", "svg"):
             # the date would make every drawing a change

@@ -27,6 +27,10 @@ REPLICATIONS = 20
 WORK = 8e7
 #: Pairs of permutations for a network, and evaluations for any other function.
 MOST_PAIRS, FEWEST_PAIRS, MOST_ROWS = 6000, 400, 400_000
+#: Walks of the model from which on pairs grow with them, so that errors go on falling where the model is its fit.
+MANY_WALKS = 1000
+#: Pairs that are walked at once: bounds the memory.
+AT_ONCE = 300
 #: One in so many pairs comes first, and says how many are needed.
 FIRST = 10
 #: One in so many pairs says how a network differs from its leader: folds fit the same data, and differ little.
@@ -122,6 +126,7 @@ def simulate_networks(
     rng: np.random.Generator,
     leaders: IntArray | None = None,
     tolerances: FloatArray | None = None,
+    n_walks: float = 0.0,
 ) -> list[Simulated]:
     """Known values of networks: of all coalitions where these are few, else from the same permutations.
 
@@ -133,9 +138,12 @@ def simulate_networks(
     tolerances : ndarray of shape (networks,), optional
         Variances of the known values, on average over players, that are small enough: the rest of the permutations is
         left out. By default all are used.
+    n_walks : float
+        Paired walks that the model's evaluations would make. With many of them there are more permutations.
     """
     p, c = imputer.players.n_players, imputer.players.n_columns
     pairs = int(np.clip(WORK // (2 * c * (c + 10 * p)), FEWEST_PAIRS, MOST_PAIRS)) // REPLICATIONS
+    pairs = int(pairs * max(1.0, n_walks / MANY_WALKS))
     if 2**p <= MOST_COALITIONS and n_chains(p) <= 2 * pairs * REPLICATIONS:
         exact = _enumerated(imputer, x, networks)
         return [Simulated(np.tile(values, (REPLICATIONS, 1))) for values in exact]  # they agree: no error
@@ -167,18 +175,23 @@ def _replications(
     """Values `(networks, replications, players)`, each replication from so many pairs of permutations."""
     first = np.unique(led)
     followers = np.setdiff1d(np.arange(len(networks)), first)
-    part = -(-pairs // FOLLOWED)
-    found = np.empty((len(networks), REPLICATIONS, imputer.players.n_players))
+    p = imputer.players.n_players
+    sizes = [min(AT_ONCE, pairs - start) for start in range(0, pairs, AT_ONCE)]
+    parts = [-(-size // FOLLOWED) for size in sizes]
+    found = np.empty((len(networks), REPLICATIONS, p))
     for number in range(REPLICATIONS):
-        forward = sample_permutations(imputer.players.n_players, pairs, rng)
-        both = np.concatenate([forward, forward[:, ::-1]])
-        walks = mean_walks(imputer, x, both, [networks[k] for k in first])
-        found[first, number] = walks.mean(axis=0).T
-        if len(followers):
-            some = np.r_[:part, pairs : pairs + part]
-            own = mean_walks(imputer, x, both[some], [networks[k] for k in followers])
-            gaps = own - walks[some][:, :, np.searchsorted(first, led[followers])]
-            found[followers, number] = found[led[followers], number] + gaps.mean(axis=0).T
+        sums, gaps = np.zeros((p, len(first))), np.zeros((p, len(followers)))
+        for size, part in zip(sizes, parts, strict=True):
+            forward = sample_permutations(p, size, rng)
+            both = np.concatenate([forward, forward[:, ::-1]])
+            walks = mean_walks(imputer, x, both, [networks[k] for k in first])
+            sums += walks.sum(axis=0)
+            if len(followers):
+                some = np.r_[:part, size : size + part]
+                own = mean_walks(imputer, x, both[some], [networks[k] for k in followers])
+                gaps += (own - walks[some][:, :, np.searchsorted(first, led[followers])]).sum(axis=0)
+        found[first, number] = sums.T / (2 * pairs)
+        found[followers, number] = found[led[followers], number] + gaps.T / (2 * sum(parts))
     return found
 
 
