@@ -290,7 +290,16 @@ def test_small_cells_of_each_kind_end_to_end(model, tmp_path):
         header = next(csv.reader(file))
     assert header == ["data", "model", "estimator", "features", "method", "variance_reduction", "rank_reduction",
                       "bias_z", "mse"]  # fmt: skip
-    assert "not run" in (tmp_path / "table1.md").read_text()
+    page = (tmp_path / "table1.md").read_text()
+    assert "not run" in page
+    gains = page.split("## What the default gains")[1]
+    mse = {(line.features, line.method): line.mse for line in lines if line.estimator == "kernelshap"}
+    ratio = mse["correlated", "paper"] / mse["correlated", "default"]
+    assert (
+        f"| {model} | KernelSHAP, correlated | {f'{ratio:.1f}' if ratio < 10 else f'{ratio:,.0f}'} | not run" in gains
+    )
+    assert ("exact" in gains.partition("|")[2]) == (model != "network")
+    assert f"In {4 if model == 'network' else 2} cells it has one" in gains
 
 
 @needs_data
