@@ -33,6 +33,7 @@ from controlshap.stopping import Snapshot, Stopping
 from controlshap.surrogates import CoalitionProcess, Control, Learner
 from controlshap.surrogates.protocol import Context, FittedSurrogate, Surrogate
 from controlshap.tape import Tape
+from controlshap.unmet import Background, Unmet, differing, widened
 from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.marginal import MarginalImputer
 from controlshap.variance import Bootstrap
@@ -124,12 +125,14 @@ def explain_row(
     base_varies = estimator.draws_base(finite=base.finite)
     shared_base = np.zeros((0, *game.at_x.shape)) if base_varies else base.root_rows()
     status = "exact" if exact else "budget reached"
-    still_needed, used = 0.0, learners
+    still_needed, used, learnt = 0.0, learners, None
     most = max(most, sampler.n_units)
     n_units = stopping.first_stage(max(estimator.fewest_units(p), sampler.n_units), most)
     n_looks = stopping.n_looks(n_units, most)
     share, stages, looks_left = stopping.share / n_looks, [*tape.stages], n_looks
     history: list[tuple[int, FloatArray, FloatArray]] = []
+    mixes = isinstance(problem.imputer, MarginalImputer) and not exact
+    differ = differing(x, base.rows, problem.players) if mixes else None
     while True:
         if n_units > sampler.n_units:
             sampler.extend(n_units)
@@ -137,16 +140,21 @@ def explain_row(
         terms, at_x = sampler.terms(), game.at_x
         if game.trace is not None:
             used = timely(problem, learners, game, still_needed)
-            found = learn(problem, sampler, terms, fixed, used, stream(entropy, Purpose.FOLDS, row))
-            terms, at_x, known = found.terms, found.sizes, found.known
+            learnt = learn(problem, sampler, terms, fixed, used, stream(entropy, Purpose.FOLDS, row))
+            terms, at_x, known = learnt.terms, learnt.sizes, learnt.known
         # what was fitted has no part in the error of a shared v(0)
         more = ((0, 0), (0, 0), (0, at_x.shape[1] - shared_base.shape[2]))
         of_base = np.pad(shared_base, more)
         sample = Sample(terms, sampler.strata(), of_base, at_x, estimator.closes_sum, base_varies)
         rng = stream(entropy, Purpose.RESAMPLING, row)
         analysis = analyse(sample, variance, known, rng, by_folds=problem.coefficient != "units")
-        estimate = analysis.controlled
         complete = base.finite and sample.strata.share >= 1.0
+        if differ is not None and sampler.merging is None:
+            unmet = Unmet(differ, sampler.draw_index(), sampler.strata_of_rows().share)
+            background = Background(base.rows, base.values, x, game.at_x)
+            fitted = None if learnt is None or not learnt.functions else learnt.predict
+            analysis = widened(analysis, unmet, background, fitted, closes_sum=estimator.closes_sum)
+        estimate = analysis.controlled
         covariance = estimate.covariances[:, :-1, :-1]
         snapshot = Snapshot(estimate.values[:-1], covariance, estimate.dof[:-1], complete)
         history.append((game.n_evaluations, snapshot.values, snapshot.errors))

@@ -52,11 +52,20 @@ Functions = tuple[tuple[KnownFunction, ...], ...]
 
 @dataclass(frozen=True)
 class Learned:
-    """Terms with the controls as further functions, the size of every function, and what is known of them."""
+    """Terms with the controls as further functions, the size of every function, and what is known of them.
+
+    `functions` are those that were fitted to rows, for each fold and output.
+    """
 
     terms: Terms
     sizes: FloatArray
     known: KnownValues | None
+    functions: tuple[Functions, ...] = ()
+
+    def predict(self, rows: FloatArray) -> FloatArray:
+        """What the functions of the first fold say, `(rows, outputs, learners)`; the others' say much the same."""
+        found = [np.stack([f.predict(rows) for f in of_output], axis=-1) for of_output in self.functions[0]]
+        return np.stack(found, axis=1)
 
 
 def learn(
@@ -82,6 +91,7 @@ def learn(
     most = max((getattr(learner, "max_rows", 0) for learner in (*of_rows, *starts)), default=100)
     data = training_rows(problem, sampler, folds, most)
     controls, roots = [], []
+    functions: list[Functions] = []
     if of_rows:
         functions = [
             tuple(tuple(one.learn(of_output, k) for one in of_rows) for of_output in data) for k in range(n_folds)
@@ -102,7 +112,8 @@ def learn(
             controls = [part.mean(axis=1, keepdims=True) for part in controls]
         n_draws = terms.draw_targets.shape[1]
         controls = [np.broadcast_to(part, (len(part), n_draws, *part.shape[2:])) for part in controls]
-    return _joined(terms, at_x, fixed, controls, roots, data, inflation)
+    joined = _joined(terms, at_x, fixed, controls, roots, data, inflation)
+    return replace(joined, functions=tuple(functions))
 
 
 def training_rows(problem: Problem, sampler: Sampler, folds: Folds, most: int) -> list[FoldedRows]:
