@@ -47,7 +47,7 @@ def test_what_was_not_met_and_by_how_many(closes_sum):
     differ[:, 0], differ[:4, 1], differ[38:, 2] = True, True, True
     changes = np.column_stack([np.tile([1.0, -1.0], 20), np.tile([0.0, 10.0], 20)])
     changes[38:, 0] = 4.0, 3.0
-    unmet = Unmet(differ, np.arange(20)[:, None] % 10, 0.25)
+    unmet = Unmet(differ, np.arange(20)[:, None] % 10)
     assert_array_equal(unmet.n_met(), [20, 8, 0, 0])
     estimate = estimate_of(4, 2)
     found = unmet.widen(estimate, unmet.n_met(), of_model(changes, 4), closes_sum=closes_sum)
@@ -69,7 +69,7 @@ def test_what_was_not_met_and_by_how_many(closes_sum):
 def test_several_draws_are_met_by_one_unit():
     differ = np.zeros((40, 4), dtype=bool)
     differ[:, 0], differ[:4, 1], differ[38:, 2] = True, True, True
-    unmet = Unmet(differ, np.array([[0, 38], [5, 6], [7, 39], [8, 9]]), 0.2)
+    unmet = Unmet(differ, np.array([[0, 38], [5, 6], [7, 39], [8, 9]]))
     assert_array_equal(unmet.n_met(), [4, 1, 2, 0])
     found = unmet.widen(estimate_of(4, 1), unmet.n_met(), of_model(np.ones((40, 1)), 4), closes_sum=True)
     assert_array_equal(found.dof[:, 0], [9, 1, 1, 9, 9])
@@ -92,7 +92,7 @@ def test_what_controls_leave_is_what_matters():
     left = changes_of(alpha[:-1], background, fitted).left()
     assert_allclose(left[:, 0], np.where(np.arange(10) == 3, -7.0, 0.0), atol=1e-12)
     # rows 0 to 2 were met: the units show next to nothing, and row 3 is missing
-    unmet = Unmet(np.ones((10, 2), dtype=bool), np.arange(3)[:, None], 0.3)
+    unmet = Unmet(np.ones((10, 2), dtype=bool), np.arange(3)[:, None])
     estimate = estimate_of(2, 1)
     analysis = Analysis(estimate, estimate, np.zeros((3, 1)), alpha)
     found = widened(analysis, unmet, background, fitted, closes_sum=True)
@@ -103,7 +103,7 @@ def test_what_controls_leave_is_what_matters():
     unmet.differ[0, 0] = False
     alone = widened(analysis, unmet, background, fitted, closes_sum=True).controlled
     assert_allclose(alone.rows[-1, 1, 0], 0.1 * max(abs(model[9]), model.std()))
-    complete = widened(analysis, Unmet(unmet.differ, unmet.index, 1.0), background, fitted, closes_sum=True)
+    complete = widened(analysis, Unmet(unmet.differ, np.arange(10)[:, None]), background, fitted, closes_sum=True)
     assert_array_equal(complete.controlled.rows, estimate.rows)
 
 

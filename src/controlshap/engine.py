@@ -131,8 +131,9 @@ def explain_row(
     n_looks = stopping.n_looks(n_units, most)
     share, stages, looks_left = stopping.share / n_looks, [*tape.stages], n_looks
     history: list[tuple[int, FloatArray, FloatArray]] = []
-    mixes = isinstance(problem.imputer, MarginalImputer) and not exact
-    differ = differing(x, base.rows, problem.players) if mixes else None
+    # where every unit has all rows there is nothing that was not met
+    misses = isinstance(problem.imputer, MarginalImputer) and not exact and (sampler.n_blocks > 1 or replace)
+    differ = differing(x, base.rows, problem.players) if misses else None
     while True:
         if n_units > sampler.n_units:
             sampler.extend(n_units)
@@ -150,7 +151,7 @@ def explain_row(
         analysis = analyse(sample, variance, known, rng, by_folds=problem.coefficient != "units")
         complete = base.finite and sample.strata.share >= 1.0
         if differ is not None and sampler.merging is None:
-            unmet = Unmet(differ, sampler.draw_index(), sampler.strata_of_rows().share)
+            unmet = Unmet(differ, sampler.draw_index())
             background = Background(base.rows, base.values, x, game.at_x)
             fitted = None if learnt is None or not learnt.functions else learnt.predict
             analysis = widened(analysis, unmet, background, fitted, closes_sum=estimator.closes_sum)

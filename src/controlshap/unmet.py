@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -77,13 +78,15 @@ class Unmet:
         In which background rows which players are not as in x.
     index : ndarray of shape (units, draws)
         Rows that units drew.
-    share : float
-        Of all blocks of rows; 1 where every row had a part.
     """
 
     differ: BoolArray
     index: IntArray
-    share: float
+
+    @cached_property
+    def share(self) -> float:
+        """Of all rows that were drawn; 1 where every row had a part."""
+        return len(np.unique(self.index)) / len(self.differ)
 
     def n_met(self) -> IntArray:
         """Units `(players,)` that drew a row in which a player differs."""
