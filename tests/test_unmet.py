@@ -98,6 +98,8 @@ def test_what_controls_leave_is_what_matters():
     found = widened(analysis, unmet, background, fitted, closes_sum=True)
     added = (found.controlled.variances - estimate.variances)[:-1].sum()
     assert_allclose(added, 0.7 * 49.0 * 0.09 / 3)
+    alpha[0, 0, 0] = 0.8  # of other coefficients than the rest: they do not add up to what is left
+    assert_array_equal(widened(analysis, unmet, background, fitted, closes_sum=True).controlled.rows, estimate.rows)
     # a player that no unit met, and that no control serves: the model is missing, not what is left of it
     alpha[1], unmet.differ[:9, 1] = 0.0, False
     unmet.differ[0, 0] = False

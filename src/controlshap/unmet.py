@@ -27,6 +27,8 @@ from controlshap.players import Players
 FEW = 30
 #: Times as large as over the rows that were met that a variance over all rows must be, beyond chance.
 MUCH_LARGER = 1.5
+#: Largest difference of coefficients that are taken for the same.
+ALIKE = 0.1
 #: Units times draws times players that are looked at together, bounding the memory.
 AT_ONCE = 2**22
 
@@ -62,6 +64,11 @@ class Changes:
         alpha = self.alpha.mean(axis=0) if player is None else self.alpha[player]
         rest: FloatArray = self.model - np.einsum("bos,os->bo", self.controls, alpha)
         return rest
+
+    def alike(self) -> BoolArray:
+        """For which outputs all players have the same coefficients, so that contributions add up to what is left."""
+        alike: BoolArray = (np.ptp(self.alpha, axis=0) <= ALIKE).all(axis=1)
+        return alike
 
     def without_controls(self) -> Changes:
         """Of the model alone."""
@@ -104,7 +111,7 @@ class Unmet:
         if changes is None:
             return estimate
         added = self._of_players(n_met, changes, closes_sum=closes_sum)
-        rows = estimate.rows * np.sqrt(self._inflation(estimate, changes.left()))
+        rows = estimate.rows * np.sqrt(self._inflation(estimate, changes))
         return replace(estimate, rows=np.concatenate([rows, added]))
 
     def _of_players(self, n_met: IntArray, changes: Changes, *, closes_sum: bool) -> FloatArray:
@@ -124,12 +131,13 @@ class Unmet:
             root[j] = unseen.mean() * size
         return roots
 
-    def _inflation(self, estimate: Estimate, left: FloatArray) -> FloatArray:
+    def _inflation(self, estimate: Estimate, changes: Changes) -> FloatArray:
         """How many times larger `(outputs,)` the variances are than units show, alike for all players."""
+        left = changes.left()
         of_all, of_met = left.var(axis=0), left[self.index.ravel()].var(axis=0)
         missing = (1.0 - self.share) * (of_all - of_met) / self.index.size
         shown = estimate.variances[:-1].sum(axis=0)
-        much = (of_all > MUCH_LARGER * of_met) & (shown > 0)
+        much = (of_all > MUCH_LARGER * of_met) & (shown > 0) & changes.alike()
         return np.where(much, 1.0 + missing / np.where(shown > 0, shown, 1.0), 1.0)
 
 
