@@ -85,7 +85,7 @@ def main() -> None:
         return
     make_environment()
     if sys.argv[1] == "demo":
-        run(PYTHON, "-m", "controlshap.demo", *sys.argv[2:])
+        run(PYTHON, "-m", "controlshap.cli.demo", *sys.argv[2:])
     elif sys.argv[1] == "test":
         test(sys.argv[2:])
 

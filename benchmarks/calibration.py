@@ -30,9 +30,9 @@ import numpy as np
 from calibration_cases import PLAYERS, Cell, cells, find_truth, make_explainer, rows_and_background
 
 import controlshap as cs
-from controlshap import engine
-from controlshap.analysis import Analysis, analyse
-from controlshap.ranking import rank
+from controlshap.engine import row as engine
+from controlshap.results.ranking import rank
+from controlshap.statistics.analysis import Analysis, analyse
 
 CACHE = Path(__file__).resolve().parent / ".cache"
 LEVEL = 0.95
@@ -101,7 +101,7 @@ def captured(samples: list[tuple[Any, ...]]) -> Any:
 
     def keep(sample: Any, variance: Any, known: Any, rng: Any, *, by_folds: bool) -> Analysis:
         samples[:] = [(sample, known, by_folds)]
-        return analyse(sample, variance, known, rng, by_folds=by_folds)
+        return analyse(sample, variance.roots, known, rng, by_folds=by_folds)
 
     engine.analyse = keep
     try:
@@ -164,7 +164,7 @@ def _analysed(run: cs.Explanation, variance: Any, sample: tuple[Any, ...], seed:
     from dataclasses import replace
 
     taken, known, by_folds = sample
-    found = analyse(taken, variance, known, np.random.default_rng(seed), by_folds=by_folds).controlled
+    found = analyse(taken, variance.roots, known, np.random.default_rng(seed), by_folds=by_folds).controlled
     return replace(
         run,
         values=found.values[None, :-1, 0],

@@ -16,7 +16,7 @@ import numpy as np
 import paper_data
 
 import controlshap as cs
-from controlshap import choices
+from controlshap.engine import plan as choices
 from controlshap.estimators import Enumeration
 
 RESULTS = Path(__file__).resolve().parent / "results"

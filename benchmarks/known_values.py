@@ -17,9 +17,9 @@ import numpy as np
 import paper_data
 
 import controlshap as cs
-from controlshap.references import SimulatedReference
-from controlshap.reproduce.models import NAMES, make_model
-from controlshap.surrogates import simulated
+from controlshap.crossfitting import simulated
+from controlshap.crossfitting.known_gaussian import SimulatedReference
+from controlshap_paper.models import NAMES, make_model
 
 RESULTS = Path(__file__).resolve().parent / "results"
 #: Every permutation for every function, and the defaults: one in so many comes first, and so many for a difference.

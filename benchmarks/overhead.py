@@ -24,8 +24,8 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 import controlshap as cs
-from controlshap.players import resolve_players
-from controlshap.surrogates.d_matrices import d_matrices
+from controlshap.controls.d_matrices import d_matrices
+from controlshap.data.players import resolve_players
 
 RESULTS = Path(__file__).resolve().parent / "results" / "overhead.md"
 N_COALITIONS, N_DRAWS = 1000, 10

@@ -1,4 +1,4 @@
-"""The paper's data sets and networks, for the benchmarks: read by `controlshap.reproduce`.
+"""The paper's data sets and networks, for the benchmarks: read by `controlshap_paper`.
 
 The files are not part of the project: they are read from the folder given by `--data`, by the environment
 variable CONTROLSHAP_DATA, or `../shared/data` beside the repository.
@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from controlshap.reproduce import data as sets
-from controlshap.reproduce.data import NAMES, PaperData, load
-from controlshap.reproduce.models import TanhNetwork, load_network
+from controlshap_paper import data as sets
+from controlshap_paper.data import NAMES, PaperData, load
+from controlshap_paper.models import TanhNetwork, load_network
 
 __all__ = ["NAMES", "PaperData", "TanhNetwork", "add_data_argument", "data_folder", "load", "load_network"]
 ROOT = Path(__file__).resolve().parents[1]

@@ -17,10 +17,10 @@ import numpy as np
 import paper_data
 
 import controlshap as cs
-from controlshap import coefficients, crossfit
-from controlshap.reproduce.models import make_model
+from controlshap.statistics import coefficients, crossfit
+from controlshap.statistics.unseen_rows import Unmet
 from controlshap.testing import marginal_game, shapley_by_definition
-from controlshap.unmet import Unmet
+from controlshap_paper.models import make_model
 
 RESULTS = Path(__file__).resolve().parent / "results"
 N_ROWS, SHARES = 800, (0.02, 0.008)

@@ -28,8 +28,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 from torch_device_captum import compare
 
-from controlshap.device.explain import explain_on_device
-from controlshap.players import resolve_players
+from controlshap.data.players import resolve_players
+from controlshap.engine.device.explain import explain_on_device
 from controlshap.values.gaussian import GaussianConditional
 from controlshap.values.marginal import Marginal
 

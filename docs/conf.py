@@ -16,7 +16,7 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from docutils.utils.math.unichar2tex import uni2tex_table
 
 import controlshap
-from controlshap.commands import commands
+from controlshap.cli.commands import commands
 
 os.environ["TQDM_DISABLE"] = "1"  # notebooks run on machines of any speed, and a bar is shown only after a while
 

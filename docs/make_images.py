@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib as mpl
 
 import controlshap as cs
-from controlshap.demo import make_case
+from controlshap.cli.demo import make_case
 
 IMAGES = Path(__file__).parent / "images"
 

@@ -32,7 +32,7 @@ import numpy as np
 from published_differences import PublishedDifferences
 
 import controlshap as cs
-from controlshap.reproduce.cells import (
+from controlshap_paper.cells import (
     KERNEL_DRAWS,
     Cell,
     Size,
@@ -42,12 +42,12 @@ from controlshap.reproduce.cells import (
     make_taylor,
     rows_of,
 )
-from controlshap.reproduce.data import data_folder
-from controlshap.reproduce.published import explained_rows, published
-from controlshap.reproduce.runs import prepared
-from controlshap.reproduce.statistics import summarise
-from controlshap.reproduce.tables import read_lines
-from controlshap.reproduce.truth import read_truth, truth_name
+from controlshap_paper.data import data_folder
+from controlshap_paper.published import explained_rows, published
+from controlshap_paper.runs import prepared
+from controlshap_paper.statistics import summarise
+from controlshap_paper.tables import read_lines
+from controlshap_paper.truth import read_truth, truth_name
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SEED = 7

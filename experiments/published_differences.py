@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 import controlshap as cs
-from controlshap.derivatives.protocol import Derivatives, Point
-from controlshap.players import resolve_players
+from controlshap.data.players import resolve_players
+from controlshap.models.derivatives.base import Derivatives, Point
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from controlshap.commands import commands
+from controlshap.cli.commands import commands
 
 RNG = np.random.default_rng(0)
 NAMES = ["age", "debt", "rate", "sex", "years"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from controlshap.players import resolve_players
+from controlshap.data.players import resolve_players
 from controlshap.values.gaussian import GaussianConditional
 from controlshap.values.marginal import Marginal
 

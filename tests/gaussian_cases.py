@@ -7,11 +7,11 @@ from conftest import make_data
 from scipy.special import expit
 
 import controlshap as cs
-from controlshap.exact_forms.network import Network
-from controlshap.exact_forms.polynomial import Quadratic
-from controlshap.fits.boosting import fit_boosting
-from controlshap.fits.rows import FoldedRows
-from controlshap.players import resolve_players
+from controlshap.controls.fits.boosting import fit_boosting
+from controlshap.controls.fits.rows import FoldedRows
+from controlshap.data.players import resolve_players
+from controlshap.functions.network import Network
+from controlshap.functions.polynomial import Quadratic
 from controlshap.testing import conditional_map, pathwise_game, shapley_by_definition
 
 NAMES = tuple(f"c{i}" for i in range(7))

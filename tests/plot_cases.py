@@ -3,8 +3,8 @@
 import matplotlib as mpl
 import numpy as np
 
-from controlshap.explanation import Explanation
-from controlshap.history import History
+from controlshap.results.explanation import Explanation
+from controlshap.results.history import History
 
 mpl.use("Agg")
 LONG = (

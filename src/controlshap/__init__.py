@@ -16,23 +16,22 @@ from controlshap._errors import (
     SingularSystemError,
     WeakControlWarning,
 )
+from controlshap._progress import Progress
 from controlshap._version import __version__
-from controlshap.dataset.result import DatasetResult, FailedPart
-from controlshap.derivatives import FiniteDifferences
+from controlshap.controls import CoalitionProcess, LogisticRidge, Polynomial, RidgeNetwork, Taylor, Trees, WideNetwork
+from controlshap.data.pipelines import EncodedSpace, encoded_space, one_hot_groups
+from controlshap.datasets.result import DatasetResult, FailedPart
 from controlshap.estimators import Kernel, PerFeature, Permutation
-from controlshap.explain import explain
-from controlshap.explainer import Explainer
-from controlshap.explanation import Explanation
-from controlshap.history import History
-from controlshap.kernel_explainer import KernelExplainer
-from controlshap.pipelines import EncodedSpace, encoded_space, one_hot_groups
-from controlshap.progress import Progress
-from controlshap.ranking import Ranking
-from controlshap.storage import load
-from controlshap.summary import Summary
-from controlshap.surrogates import CoalitionProcess, LogisticRidge, Polynomial, RidgeNetwork, Taylor, Trees, WideNetwork
+from controlshap.explainer import Explainer, explain
+from controlshap.models.derivatives import FiniteDifferences
+from controlshap.results.explanation import Explanation
+from controlshap.results.history import History
+from controlshap.results.ranking import Ranking
+from controlshap.results.summary import Summary
+from controlshap.shap_compat.explainer import KernelExplainer
+from controlshap.storage.explanations import load
 from controlshap.values import GaussianConditional, Marginal
-from controlshap.variance import Analytic, Bootstrap, Grouped, LeastSquares
+from controlshap.variances import Analytic, Bootstrap, Grouped, LeastSquares
 
 __all__ = [
     "Analytic",

@@ -1,6 +1,6 @@
 """`python -m controlshap`: the command line."""
 
-from controlshap.cli import main
+from controlshap.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -10,23 +10,27 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from controlshap import assemble
+from controlshap import strategies as assemble
+from controlshap._checks import at_least, check_seconds, refuse_missing
 from controlshap._errors import InvalidArgumentError, NoClosedFormError
+from controlshap._parallel import check_jobs
+from controlshap._progress import ProgressLike, Reporter, check_progress
 from controlshap._random import Purpose, RngLike, resolve_entropy, stream
 from controlshap._types import AnyArray, FloatArray
 from controlshap._version import __version__
-from controlshap.adapters import as_model
-from controlshap.arguments import at_least, check_seconds, check_stopping, refuse_missing
-from controlshap.collecting import Names, collect, merge, recorded
-from controlshap.device import device_explanation, wants_device
-from controlshap.encoding import make_encoding, refuse_many_levels, refuse_unseen
-from controlshap.engine import RowResult, refuse_budget
-from controlshap.exact_forms import ExactForm, agrees, evaluations_to_recognise, recognise
-from controlshap.execution import check_jobs
-from controlshap.explanation import Explanation
-from controlshap.inputs import Table, read_table
-from controlshap.model import Model
-from controlshap.players import Groups, Players, resolve_players
+from controlshap.controls import Learner, SharedSurrogate
+from controlshap.controls.shared import best_learner, default_learners, hybrid_rows
+from controlshap.data.encoding import make_encoding, refuse_many_levels, refuse_unseen
+from controlshap.data.players import Groups, Players, resolve_players
+from controlshap.data.table import Table, read_table
+from controlshap.engine.device import device_explanation, wants_device
+from controlshap.engine.resume import check_same, continue_from
+from controlshap.engine.row import refuse_budget
+from controlshap.engine.rows import DELAY, continue_rows, explain_rows
+from controlshap.functions import ExactForm, agrees, evaluations_to_recognise, recognise
+from controlshap.limits import check_stopping
+from controlshap.models.adapters import as_model
+from controlshap.models.model import Model
 from controlshap.preparing import (
     check_combination,
     evaluated,
@@ -37,18 +41,15 @@ from controlshap.preparing import (
     with_inputs,
 )
 from controlshap.problem import BaseSample, Problem
-from controlshap.progress import ProgressLike, Reporter, check_progress
-from controlshap.refining import check_same, continue_from
-from controlshap.running import DELAY, continue_rows, explain_rows
-from controlshap.saving import load_explainer, save_explainer
-from controlshap.stopping import Stopping
-from controlshap.surrogates import Learner, SharedSurrogate
-from controlshap.surrogates.shared import best_learner, default_learners, hybrid_rows
+from controlshap.results.collect import Names, RowResult, collect, merge, recorded
+from controlshap.results.explanation import Explanation
+from controlshap.statistics.stopping import Stopping
+from controlshap.storage.explainers import load_explainer, save_explainer
 from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.marginal import Marginal, MarginalImputer
 
 if TYPE_CHECKING:
-    from controlshap.dataset.result import DatasetResult
+    from controlshap.datasets.result import DatasetResult
 
 
 class Explainer:
@@ -321,7 +322,7 @@ class Explainer:
         device: str | None,
     ) -> Explanation:
         """All rows of a torch module at once."""
-        from controlshap.device.explain import explain_problem  # imports torch
+        from controlshap.engine.device.explain import explain_problem  # imports torch
 
         result = explain_problem(problem, rows, budget=stopping.budget, entropy=entropy, device=device, first_row=first)
         settings = settings | {"n_background_evaluations": self.n_background_evaluations}
@@ -408,9 +409,9 @@ class Explainer:
         model_hash : str, optional
             Told beside what the model says on the background, to know it again.
         progress : bool, "json", callable or None
-            See `controlshap.dataset.driver.explain_dataset`, which has the details of all of these.
+            See `controlshap.datasets.run.explain_dataset`, which has the details of all of these.
         """
-        from controlshap.dataset.driver import explain_dataset
+        from controlshap.datasets.run import explain_dataset
 
         return explain_dataset(
             self, source, out, budget=budget, tolerance=tolerance, stop=stop, level=level,
@@ -507,3 +508,40 @@ class Explainer:
     def load(cls, path: str | Path, model: Any) -> Explainer:
         """Read what `save` wrote; the model is given again."""
         return load_explainer(cls, Path(path), model)
+
+
+def explain(
+    model: Any,
+    X: Any,
+    background: Any,
+    *,
+    budget: int | None = None,
+    tolerance: float | None = None,
+    stop: str | Sequence[str] | None = None,
+    level: float = 0.95,
+    absolute_tolerance: float | None = None,
+    time_limit: float | None = None,
+    rng: RngLike = None,
+    n_jobs: int = 1,
+    keep: bool | None = None,
+    history: bool = False,
+    device: str | None = None,
+    progress: ProgressLike = None,
+    **settings: Any,
+) -> Explanation:
+    """Explain rows of `X` in one call: `Explainer(model, background, **settings)(X, ...)`.
+
+    Parameters
+    ----------
+    model, X, background
+        As for `Explainer` and its call.
+    budget, tolerance, stop, level, absolute_tolerance, time_limit, rng, n_jobs, keep, history, device, progress
+        As for the call of an `Explainer`.
+    **settings
+        Arguments of `Explainer`; an unknown one is an error.
+    """
+    explainer = Explainer(model, background, **settings)
+    return explainer(
+        X, budget=budget, tolerance=tolerance, stop=stop, level=level, absolute_tolerance=absolute_tolerance,
+        time_limit=time_limit, rng=rng, n_jobs=n_jobs, keep=keep, history=history, device=device, progress=progress,
+    )  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
-from controlshap.explanation import Explanation
+from controlshap.results.explanation import Explanation
 
 
 def _runs(name: str, runs: Any) -> FloatArray:

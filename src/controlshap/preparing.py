@@ -10,13 +10,13 @@ import numpy as np
 from controlshap._errors import ControlShapWarning, InvalidArgumentError
 from controlshap._random import EXPLAINER_ENTROPY, Purpose, stream
 from controlshap._types import FloatArray
-from controlshap.encoding import Encoding
+from controlshap.data.encoding import Encoding
+from controlshap.data.table import Table, read_table
 from controlshap.estimators import Enumeration, Estimator
-from controlshap.inputs import Table, read_table
-from controlshap.model import Model
+from controlshap.models.model import Model
 from controlshap.problem import BaseSample
-from controlshap.values.protocol import Imputer
-from controlshap.variance import Variance
+from controlshap.values.base import Imputer
+from controlshap.variances import Variance
 
 
 def check_combination(variance: Variance | None, estimator: Estimator | None, coefficient: Any) -> None:

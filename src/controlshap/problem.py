@@ -9,13 +9,13 @@ from typing import Any, Literal
 import numpy as np
 
 from controlshap._types import FloatArray, IntArray
-from controlshap.estimators.protocol import Estimator
-from controlshap.exact_forms.forms import ExactForm
-from controlshap.model import Model
-from controlshap.players import Players
-from controlshap.surrogates import Control, SharedSurrogate
-from controlshap.values.protocol import Imputer
-from controlshap.variance.protocol import Variance
+from controlshap.controls import Control, SharedSurrogate
+from controlshap.data.players import Players
+from controlshap.estimators.base import Estimator
+from controlshap.functions.forms import ExactForm
+from controlshap.models.model import Model
+from controlshap.values.base import Imputer
+from controlshap.variances.base import Variance
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import final
 import numpy as np
 
 from controlshap._types import BoolArray
-from controlshap.estimators.protocol import Evaluator, UnitDraws, own_base
-from controlshap.estimators.terms import MeanTerms
-from controlshap.estimators.walks import gather_means
-from controlshap.exact import all_coalitions, shapley_values
+from controlshap.estimators.base import Evaluator, UnitDraws, own_base
+from controlshap.estimators.exact import all_coalitions, shapley_values
+from controlshap.estimators.permutation import gather_means
+from controlshap.statistics.terms import MeanTerms
 
 
 @final

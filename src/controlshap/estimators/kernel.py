@@ -13,10 +13,10 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray
-from controlshap.estimators.protocol import Evaluator, UnitDraws
-from controlshap.estimators.terms import LeastSquaresTerms
-from controlshap.estimators.walks import check_draws
-from controlshap.samplers.kernel import sample_coalitions
+from controlshap.estimators.base import Evaluator, UnitDraws
+from controlshap.estimators.kernel_sampling import sample_coalitions
+from controlshap.estimators.permutation import check_draws
+from controlshap.statistics.terms import LeastSquaresTerms
 
 
 @final

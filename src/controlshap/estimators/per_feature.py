@@ -11,11 +11,12 @@ from typing import final
 
 import numpy as np
 
+from controlshap._arrays import ranks
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.estimators.protocol import Evaluator, UnitDraws
-from controlshap.estimators.terms import MeanTerms
-from controlshap.estimators.walks import check_draws, gather_means
-from controlshap.samplers.permutation import ranks, sample_permutations
+from controlshap.estimators.base import Evaluator, UnitDraws
+from controlshap.estimators.permutation import check_draws, gather_means
+from controlshap.estimators.permutation_sampling import sample_permutations
+from controlshap.statistics.terms import MeanTerms
 
 
 @final

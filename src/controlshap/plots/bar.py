@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from controlshap._checks import check_level
 from controlshap._types import BoolArray, FloatArray
-from controlshap.arguments import check_level
-from controlshap.certainty import magnitude_order
-from controlshap.importance import importance_interval
 from controlshap.plots.canvas import dress, not_shown, sentence, table_axes, which
 from controlshap.plots.certainty_marks import interval_marks, told
-from controlshap.plots.naming import escaped, short_names
-from controlshap.plots.numerals import with_reaches
 from controlshap.plots.palette import INK, LINE, NEGATIVE, sign_colours
 from controlshap.plots.selection import check_max_players, check_output, check_row, narrowed
-from controlshap.plots.shown import shown_text
+from controlshap.results.importance import importance_interval
+from controlshap.results.naming import escaped, short_names
+from controlshap.results.numerals import with_reaches
+from controlshap.results.shown import shown_text
+from controlshap.statistics.certainty import magnitude_order
 
 if TYPE_CHECKING:
-    from controlshap.explanation import Explanation
+    from controlshap.results.explanation import Explanation
 
 
 @dataclass(frozen=True, eq=False)

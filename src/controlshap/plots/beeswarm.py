@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from controlshap._checks import check_level
 from controlshap._types import FloatArray
-from controlshap.arguments import check_level
 from controlshap.plots.canvas import LINE_HEIGHT, SMALL, dress, not_shown, plot_height, sentence, table_axes, which
 from controlshap.plots.certainty_marks import interval_marks
-from controlshap.plots.naming import escaped, short_names
-from controlshap.plots.numerals import percent
 from controlshap.plots.palette import INK, LINE, NO_SIZE, SOFT, data_colours
 from controlshap.plots.selection import check_max_players, check_output, narrowed
-from controlshap.plots.shown import shades
 from controlshap.plots.swarm import offsets
+from controlshap.results.naming import escaped, short_names
+from controlshap.results.numerals import percent
+from controlshap.results.shown import shades
 
 if TYPE_CHECKING:
-    from controlshap.explanation import Explanation
+    from controlshap.results.explanation import Explanation
 
 #: Share of a line's height that a swarm may take on either side.
 REACH = 0.4

@@ -7,11 +7,11 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from controlshap._errors import InvalidArgumentError, MissingExtraError
-from controlshap.plots.naming import CATEGORY_WIDTH, cleaned, escaped, shortened
 from controlshap.plots.palette import GRID, INK, LINE, SOFT
+from controlshap.results.naming import CATEGORY_WIDTH, cleaned, escaped, shortened
 
 if TYPE_CHECKING:
-    from controlshap.explanation import Explanation
+    from controlshap.results.explanation import Explanation
 
 #: Inches: height of a player's line, what stands above and below all lines, width of the plot itself.
 LINE_HEIGHT, AROUND, PLOT_WIDTH = 0.27, 1.15, 4.6

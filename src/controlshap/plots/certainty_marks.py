@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray
-from controlshap.plots.numerals import percent
+from controlshap.results.numerals import percent
 
 if TYPE_CHECKING:
-    from controlshap.explanation import Explanation
+    from controlshap.results.explanation import Explanation
 
 
 @dataclass(frozen=True, eq=False)

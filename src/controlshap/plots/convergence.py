@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from controlshap._checks import check_level
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
-from controlshap.arguments import check_level
-from controlshap.certainty import magnitude_order, quantile
 from controlshap.plots.canvas import (
     AROUND,
     PLAIN,
@@ -24,13 +23,14 @@ from controlshap.plots.canvas import (
     which,
 )
 from controlshap.plots.certainty_marks import told
-from controlshap.plots.naming import escaped, short_names
 from controlshap.plots.palette import INK, LINE, SEVERAL
 from controlshap.plots.selection import check_max_players, check_output, check_row, narrowed
 from controlshap.plots.ticks import use_logarithm
+from controlshap.results.naming import escaped, short_names
+from controlshap.statistics.certainty import magnitude_order, quantile
 
 if TYPE_CHECKING:
-    from controlshap.explanation import Explanation
+    from controlshap.results.explanation import Explanation
 
 #: Inches between names at the ends of the lines.
 NAME_HEIGHT = 0.17

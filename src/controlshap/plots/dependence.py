@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from controlshap._checks import check_level
 from controlshap._types import FloatArray
-from controlshap.arguments import check_level
 from controlshap.plots.canvas import PLAIN, SMALL, dress, open_axes, pyplot, sentence, text_width, which
 from controlshap.plots.certainty_marks import interval_marks
-from controlshap.plots.naming import escaped, short_names
-from controlshap.plots.numerals import numeral
 from controlshap.plots.palette import FAINT, INK, LINE, NEGATIVE, NO_SIZE, SEVERAL, SOFT, data_colours
 from controlshap.plots.selection import check_output, check_player, narrowed
-from controlshap.plots.shown import Shown, classify
 from controlshap.plots.swarm import offsets
+from controlshap.results.naming import escaped, short_names
+from controlshap.results.numerals import numeral
+from controlshap.results.shown import Shown, classify
 
 if TYPE_CHECKING:
-    from controlshap.explanation import Explanation
+    from controlshap.results.explanation import Explanation
 
 #: Share of the axis between the largest number and what is missing.
 GAP = 0.16

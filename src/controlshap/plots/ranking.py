@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from controlshap._checks import check_level
 from controlshap._types import BoolArray, FloatArray
-from controlshap.arguments import check_level
 from controlshap.plots.canvas import SMALL, dress, line_font, not_shown, sentence, table_axes, which
 from controlshap.plots.certainty_marks import interval_marks
-from controlshap.plots.naming import escaped, short_names
-from controlshap.plots.numerals import chance, percent
 from controlshap.plots.palette import INK, LINE, NEGATIVE, POSITIVE, SOFT
 from controlshap.plots.selection import check_max_players, check_output, check_row, narrowed
+from controlshap.results.naming import escaped, short_names
+from controlshap.results.numerals import chance, percent
 
 if TYPE_CHECKING:
-    from controlshap.explanation import Explanation
+    from controlshap.results.explanation import Explanation
 
 
 def draw_ranking(

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from controlshap._checks import at_least
 from controlshap._errors import InvalidArgumentError
-from controlshap.arguments import at_least
 
 if TYPE_CHECKING:
-    from controlshap.explanation import Explanation
+    from controlshap.results.explanation import Explanation
 
 
 def check_row(explanation: Explanation, row: Any) -> int:

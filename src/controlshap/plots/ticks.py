@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from controlshap._types import FloatArray
-from controlshap.plots.numerals import numeral
+from controlshap.results.numerals import numeral
 
 #: Leading digits of the ticks, fewest first.
 DIGITS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0))

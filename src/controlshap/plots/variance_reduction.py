@@ -8,14 +8,14 @@ import numpy as np
 
 from controlshap._types import FloatArray
 from controlshap.plots.canvas import FONT_SIZE, dress, not_shown, sentence, table_axes, which
-from controlshap.plots.naming import escaped, short_names
-from controlshap.plots.numerals import numeral
 from controlshap.plots.palette import NEGATIVE, POSITIVE, SOFT
 from controlshap.plots.selection import check_max_players, check_output, narrowed
 from controlshap.plots.ticks import use_logarithm
+from controlshap.results.naming import escaped, short_names
+from controlshap.results.numerals import numeral
 
 if TYPE_CHECKING:
-    from controlshap.explanation import Explanation
+    from controlshap.results.explanation import Explanation
 
 
 def draw_variance_reduction(

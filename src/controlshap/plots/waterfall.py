@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from controlshap._checks import check_level
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
-from controlshap.arguments import check_level
-from controlshap.certainty import magnitude_order, quantile
 from controlshap.plots.canvas import dress, sentence, table_axes, which
 from controlshap.plots.certainty_marks import interval_marks
-from controlshap.plots.naming import escaped, short_names
-from controlshap.plots.numerals import percent, with_reaches
 from controlshap.plots.palette import INK, LINE, SOFT, sign_colours
 from controlshap.plots.selection import check_max_players, check_output, check_row, narrowed
-from controlshap.plots.shown import shown_text
+from controlshap.results.naming import escaped, short_names
+from controlshap.results.numerals import percent, with_reaches
+from controlshap.results.shown import shown_text
+from controlshap.statistics.certainty import magnitude_order, quantile
 
 if TYPE_CHECKING:
-    from controlshap.explanation import Explanation
+    from controlshap.results.explanation import Explanation
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,11 +9,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from controlshap._checks import check_level
 from controlshap._errors import InvalidArgumentError
-from controlshap.arguments import check_level
 
 if TYPE_CHECKING:
-    from controlshap.explanation import Explanation
+    from controlshap.results.explanation import Explanation
 
 __all__ = ["write_report"]
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from controlshap._types import FloatArray
-from controlshap.importance import importance_interval
-from controlshap.ranking import Ranking
-from controlshap.report.numbers import MINUS, count, factor, number, share, with_error
-from controlshap.summary import Summary
+from controlshap.results.importance import importance_interval
+from controlshap.results.numbers import MINUS, count, factor, number, share, with_error
+from controlshap.results.ranking import Ranking
+from controlshap.results.summary import Summary
 
 if TYPE_CHECKING:
-    from controlshap.explanation import Explanation
+    from controlshap.results.explanation import Explanation
 
 #: Players shown before "all players", and places of the ranking.
 N_BARS, N_PLACES = 20, 10

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from controlshap._errors import MissingExtraError
-from controlshap.report import charts, reproducing, wording
-from controlshap.report.numbers import count, factor, number
+from controlshap.report import charts
+from controlshap.report import sentences as wording
+from controlshap.report import settings as reproducing
 from controlshap.report.payload import common_block, output_block
+from controlshap.results.numbers import count, factor, number
 
 if TYPE_CHECKING:
-    from controlshap.explanation import Explanation
+    from controlshap.results.explanation import Explanation
 
 #: The script's parts, in the order in which they build on each other.
 _SCRIPTS = ("numbers.js", "data.js", "tooltip.js", "chart.js", "ranking.js", "chooser.js", "main.js")

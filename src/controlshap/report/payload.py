@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from controlshap._types import AnyArray, FloatArray
-from controlshap.certainty import quantile
-from controlshap.ranking import Ranking
-from controlshap.report.numbers import justified, significant
+from controlshap.results.numbers import justified, significant
+from controlshap.results.ranking import Ranking
+from controlshap.statistics.certainty import quantile
 
 if TYPE_CHECKING:
-    from controlshap.explanation import Explanation
+    from controlshap.results.explanation import Explanation
 
 #: Inside a script element nothing but its end tag is read; these never appear in the block at all.
 _ESCAPES = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}

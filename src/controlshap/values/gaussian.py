@@ -16,10 +16,10 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.players import Players
-from controlshap.values.covariance import Moments, condition
-from controlshap.values.latent import Thresholds, find_thresholds
+from controlshap.data.players import Players
+from controlshap.values.conditioning import Moments, condition
 from controlshap.values.marginal import prefix_masks
+from controlshap.values.thresholds import Thresholds, find_thresholds
 
 #: Coalitions are solved together when their sizes fall into the same bin of this width.
 SIZE_BIN = 4

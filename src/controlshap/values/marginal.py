@@ -8,9 +8,9 @@ from typing import final
 
 import numpy as np
 
+from controlshap._arrays import ranks
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.players import Players
-from controlshap.samplers.permutation import ranks
+from controlshap.data.players import Players
 
 
 @final

@@ -1,0 +1,191 @@
+"""Commands of the command line and their options; each hands over to the module that does the work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from controlshap._version import __version__
+from controlshap.cli.messages import EXIT_FAILED_PARTS, OneLineGroup, traceback_option
+
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_EXIT_CODES = (
+    "Exit codes: 0 done, 1 error, 2 wrong use, 3 finished but some parts failed, 130 interrupted, 143 terminated."
+)
+
+
+@click.group(cls=OneLineGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
+@click.version_option(__version__)
+def commands() -> None:
+    """Shapley values with calibrated errors, stabilised by control variates."""
+
+
+def _options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+    """Several options on one command, in their order."""
+
+    def add(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+_MODEL_OPTIONS = _options(
+    click.option("--allow-pickle", is_flag=True, help="Load joblib, pickle and torch files: this runs their code."),
+    click.option("--arrays", is_flag=True, help="Give the model arrays instead of pandas frames."),
+    click.option("--columns", metavar="A,B,C", help="The model's columns, in its order."),
+    click.option("--drop", metavar="A,B", help="Columns of the files that are not for the model: target, identifiers."),
+)
+_DESIGN_OPTIONS = _options(
+    click.option("--features", type=click.Choice(["independent", "correlated"]), default="independent",
+                 show_default=True, help="Whether absent features ignore the revealed ones."),
+    click.option("--estimator", default="auto", show_default=True, help="auto, permutation, kernel or per_feature."),
+    click.option("--control", default="auto", show_default=True,
+                 help="auto, thorough, none, or ridge, network, wide_network, polynomial, trees, taylor; or several, "
+                 "with commas."),
+    click.option("--groups", type=_FILE, help='JSON file of players: {"Job": ["Job_a", "Job_b"]}.'),
+)  # fmt: skip
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, and nothing else there.")
+
+
+@commands.command()
+@click.option("--out", type=_FOLDER, default=Path("demo_output"), show_default=True, help="Folder for the results.")
+@traceback_option
+def demo(out: Path) -> None:
+    """Explain a network on data that comes with scikit-learn; prints a table and draws a picture."""
+    from controlshap.cli.demo import main
+
+    main(["--out", str(out)])
+
+
+@commands.command(epilog=_EXIT_CODES)
+@click.argument("model")
+@click.argument("data")
+@click.option("--background", required=True, help="Ordinary data, which absent features are replaced by.")
+@click.option("--out", type=_FOLDER, required=True, help="Folder for the result and report.html.")
+@_DESIGN_OPTIONS
+@click.option("--budget", type=int, help="Most model evaluations for each row [10,000; 1,000,000 with a goal].")
+@click.option("--tolerance", type=float, help="Stop when the errors are this share of the spread of the values.")
+@click.option("--absolute-tolerance", type=float, help="Stop when the largest standard error is below this.")
+@click.option("--stop", multiple=True, help="Stop when this is certain: 'signs', 'top 3', 'ranking', 'ranking 5'.")
+@click.option("--level", type=float, default=0.95, show_default=True, help="Probability of what --stop certifies.")
+@click.option("--time-limit", type=float, help="Most seconds for each row, roughly.")
+@click.option("--seconds-per-evaluation", type=float,
+              help="Time of the model for a row, by which --control auto decides whether to fit trees [measured at the "
+              "start, and kept with the result]. Give it where two folders must have the same numbers.")  # fmt: skip
+@click.option(
+    "--rows",
+    metavar="FROM:TO",
+    help="Explain only these rows of DATA, such as 0:100; they have the values of a run over all rows.",
+)
+@_MODEL_OPTIONS
+@click.option("--max-background", type=click.IntRange(min=2), default=10_000, show_default=True,
+              help="A larger background is sampled to this many rows.")  # fmt: skip
+@click.option(
+    "--background-seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of that sample."
+)
+@click.option("--rng", type=click.IntRange(min=0), default=0, show_default=True, help="Seed; same seed, same numbers.")
+@click.option("--jobs", type=int, default=1, show_default=True, help="Processes; -1 for all cores.")
+@click.option("--scheduler", metavar="ADDRESS", help="A dask scheduler whose workers explain the parts.")
+@click.option(
+    "--part-rows", type=click.IntRange(min=1), help="Most rows of a part; what is lost when a run is stopped."
+)
+@click.option("--no-report", is_flag=True, help="Do not write report.html.")
+@click.option("--progress", type=click.Choice(["auto", "none", "json"]), default="auto", show_default=True,
+              help="A bar on a terminal, nothing, or a line of JSON for each part on stderr.")  # fmt: skip
+@_JSON
+@traceback_option
+@click.pass_context
+def explain(ctx: click.Context, /, model: str, data: str, background: str, out: Path, **settings: Any) -> None:
+    """Explain the rows of DATA by MODEL, and write a result and a report to a folder.
+
+    MODEL is a function as module:function (the current directory is looked into first), or a file: skops, ONNX,
+    xgboost (.json, .ubj), lightgbm (.txt); joblib, pickle and torch files only with --allow-pickle, since loading one
+    runs code. DATA and the background are CSV, Parquet or Arrow files, folders or globs of them.
+
+    A model that names its columns gets them by name. Otherwise both files must have the same columns.
+
+    The same command with the same folder goes on where it was stopped.
+    """
+    from controlshap.cli.explain import ExplainOptions, ModelOptions
+    from controlshap.cli.explain import explain as run
+
+    as_json = settings.pop("as_json")
+    model_options = ModelOptions(**{name: settings.pop(name) for name in ("allow_pickle", "arrays", "columns", "drop")})
+    settings["progress"] = {"auto": None, "none": False, "json": "json"}[settings["progress"]]
+    settings["report"] = not settings.pop("no_report")
+    options = ExplainOptions(**settings)
+    done = run(model, data, background, out, model_options=model_options, options=options)
+    click.echo(json.dumps(done.to_json(), allow_nan=False) if as_json else "\n".join(done.lines()))
+    if done.result.failed:
+        ctx.exit(EXIT_FAILED_PARTS)
+
+
+@commands.command()
+@click.argument("result", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="The file [RESULT/report.html].")
+@click.option("--title", help="Heading of the page.")
+@click.option("--partial", is_flag=True, help="Show what is there, although parts are missing.")
+@_JSON
+@traceback_option
+def report(result: Path, out: Path | None, title: str | None, partial: bool, as_json: bool) -> None:
+    """Write the report of a result: one HTML file."""
+    from controlshap.cli.results import report_result
+
+    path = report_result(result, out or result / "report.html", title=title, partial=partial)
+    click.echo(json.dumps({"report": str(path)}) if as_json else f"Report: {path}")
+
+
+@commands.command()
+@click.argument("model", required=False)
+@click.argument("data", required=False)
+@click.option("--background", help="Ordinary data; needed with MODEL and DATA.")
+@_DESIGN_OPTIONS
+@_MODEL_OPTIONS
+@click.option("--budget", type=click.IntRange(min=1), default=2000, show_default=True, help="Evaluations for a row.")
+@click.option("--rows", "n_rows", type=click.IntRange(min=1), default=3, show_default=True, help="Rows to explain.")
+@click.option("--seeds", type=click.IntRange(min=2), default=5, show_default=True, help="Runs of each method.")
+@click.option("--max-background", type=click.IntRange(min=2), default=50, show_default=True,
+              help="Background rows, sampled; the same for all methods.")  # fmt: skip
+@click.option("--rng", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all choices.")
+@_JSON
+@traceback_option
+def benchmark(model: str | None, data: str | None, background: str | None, as_json: bool, **settings: Any) -> None:
+    """Compare errors and times on your own model, or on a built-in one when nothing is given.
+
+    At equal model evaluations: our default, the same without control, and shap.KernelExplainer where shap is
+    installed. Errors are taken against a long run, whose own error is shown.
+    """
+    from controlshap.cli.benchmark import BenchmarkOptions
+    from controlshap.cli.benchmark import benchmark as run
+
+    if len({model is None, data is None, background is None}) > 1:
+        raise click.UsageError("Give MODEL, DATA and --background, or none of them for the built-in problem.")
+    names = ("allow_pickle", "arrays", "columns", "drop")
+    model_options = {name: settings.pop(name) for name in names}
+    files = None if model is None or data is None or background is None else (model, data, background)
+    measured = run(files, model_options=model_options, options=BenchmarkOptions(**settings))
+    click.echo(json.dumps(measured.to_json(), allow_nan=False) if as_json else "\n".join(measured.lines()))
+
+
+@commands.command()
+@click.option("--out", type=_FOLDER, default=Path("reproduction"), show_default=True, help="Folder for the results.")
+@click.option("--data", type=_FOLDER, help="Folder of the paper's data sets [CONTROLSHAP_DATA, ../shared/data].")
+@click.option("--download", is_flag=True, help="Fetch the public data sets to OUT/data, and use them.")
+@click.option("--quick", is_flag=True, help="6 rows, 12 runs, 300 coalitions: everything in minutes.")
+@click.option("--jobs", default=2, show_default=True, type=click.IntRange(min=1), help="Processes.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the runs.")
+@click.option("--only", default="", help="Run only what has a name that matches this expression.")
+@click.option("--report", is_flag=True, help="Run nothing: tables and figures from what is there.")
+def reproduce(**settings: Any) -> int:
+    """Run the paper's experiments in cells that are saved as they finish; the same command goes on where it stopped."""
+    from controlshap_paper.command import reproduce as run
+
+    return 0 if run(**settings) else 1

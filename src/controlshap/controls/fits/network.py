@@ -1,0 +1,118 @@
+"""Fit one hidden layer of logistic units by Levenberg-Marquardt steps on the squared error.
+
+The first unit starts as the logistic ridge fit, the others as small random directions; a linear part takes what needs
+no unit. Everything is fitted to the rows outside the fold, starts included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg.blas import ssyrk
+from scipy.special import expit
+
+from controlshap._types import FloatArray
+from controlshap.controls.fits.ridge import fit_ridge
+from controlshap.controls.fits.rows import FoldedRows
+from controlshap.functions.network import Network
+
+#: Ridge penalty per row, on standardised columns and outputs.
+PENALTY = 1e-6
+MOST_STEPS, MOST_TRIALS = 100, 6
+#: Stop when a step lowers the error by less than this share. Interactions of three and more columns, which is what a
+#: control is for, are fitted last.
+ENOUGH = 1e-4
+
+
+@dataclass
+class _Parameters:
+    """Weights `(units, columns + 1)`, scales `(units,)`, linear part `(columns + 1,)`; constants last."""
+
+    weights: FloatArray
+    scales: FloatArray
+    linear: FloatArray
+
+    def flat(self) -> FloatArray:
+        return np.concatenate([self.weights.ravel(), self.scales, self.linear])
+
+    def unflatten(self, flat: FloatArray) -> _Parameters:
+        h, q = self.weights.shape
+        return _Parameters(flat[: h * q].reshape(h, q), flat[h * q : h * q + h], flat[h * q + h :])
+
+
+def fit_network(data: FoldedRows, fold: int | None, n_hidden: int, seed: int = 0) -> Network:
+    """A network fitted to the rows outside a fold."""
+    keep = data.others(fold)
+    design = np.concatenate([data.standardised[keep], np.ones((len(keep), 1))], axis=1)
+    outputs = data.outputs[keep]
+    center, spread = float(outputs.mean()), float(outputs.std())
+    if spread <= 1e-12 * max(abs(center), 1e-300):
+        zero = np.zeros(design.shape[1] - 1)
+        return Network(center, zero, zero[None], np.zeros(1), np.zeros(1))
+    start = _start(data, fold, n_hidden, (center, spread), np.random.default_rng(seed))
+    found = _minimise(design, (outputs - center) / spread, start)
+    weights = found.weights[:, :-1] / data.scale
+    linear = spread * found.linear[:-1] / data.scale
+    return Network(
+        float(center + spread * found.linear[-1] - linear @ data.center),
+        linear,
+        weights,
+        found.weights[:, -1] - weights @ data.center,
+        spread * found.scales,
+    )
+
+
+def _start(
+    data: FoldedRows, fold: int | None, n_hidden: int, units: tuple[float, float], rng: np.random.Generator
+) -> _Parameters:
+    ridge = fit_ridge(data, fold)
+    q = data.rows.shape[1] + 1
+    finite = np.where(np.isfinite(data.scale), data.scale, 0.0)
+    direction = np.append(ridge.weights[0] * finite, ridge.intercepts[0] + ridge.weights[0] @ data.center)
+    weights = rng.normal(size=(n_hidden, q)) * 0.5 / np.sqrt(q)
+    weights[1:] += 0.5 * rng.normal(size=(n_hidden - 1, 1)) * direction
+    weights[0] = direction
+    scales, linear = np.zeros(n_hidden), np.zeros(q)
+    scales[0] = ridge.scales[0] / units[1]
+    linear[-1] = (ridge.constant - units[0]) / units[1]
+    return _Parameters(weights, scales, linear)
+
+
+def _minimise(design: FloatArray, target: FloatArray, start: _Parameters) -> _Parameters:
+    parameters = start.flat()
+    penalty = np.full(len(parameters), PENALTY * len(target))
+
+    def evaluate(flat: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+        now = start.unflatten(flat)
+        hidden = expit(design @ now.weights.T)
+        residual = target - hidden @ now.scales - design @ now.linear
+        return hidden, residual, float(residual @ residual + penalty @ flat**2)
+
+    hidden, residual, error = evaluate(parameters)
+    damping = 1e-2
+    for _ in range(MOST_STEPS):
+        slopes = hidden * (1.0 - hidden) * start.unflatten(parameters).scales
+        jacobian = np.concatenate([*(slope[:, None] * design for slope in slopes.T), hidden, design], axis=1)
+        gradient = jacobian.T @ residual - penalty * parameters
+        gram = _gram(jacobian)
+        diagonal = np.diag(gram).copy()
+        before = error
+        for _ in range(MOST_TRIALS):
+            damped = gram + np.diag(penalty + damping * diagonal + 1e-9 * diagonal.max())
+            candidate = parameters + np.linalg.solve(damped, gradient)
+            found = evaluate(candidate)
+            if found[2] < error:
+                parameters, (hidden, residual, error) = candidate, found
+                damping = max(0.3 * damping, 1e-9)
+                break
+            damping *= 5.0
+        if before - error < ENOUGH * before:
+            break
+    return start.unflatten(parameters)
+
+
+def _gram(jacobian: FloatArray) -> FloatArray:
+    """`J^T J` in single precision: it only shapes a damped step, and is most of the work of a fit."""
+    upper: FloatArray = ssyrk(1.0, np.asarray(jacobian.T, dtype=np.float32)).astype(np.float64)
+    return upper + np.triu(upper, 1).T

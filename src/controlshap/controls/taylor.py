@@ -1,0 +1,158 @@
+"""The paper's control: a Taylor polynomial at x.
+
+Second order for independent features (Theorem 1), first order for correlated ones (Theorem 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from controlshap._errors import InvalidArgumentError, NoClosedFormError
+from controlshap._types import FloatArray
+from controlshap.controls.base import Context
+from controlshap.controls.d_matrices import DMatrices, d_matrices
+from controlshap.data.players import Players
+from controlshap.models.derivatives import Derivatives, DerivativeSource, UserDerivatives, choose_derivatives
+from controlshap.models.derivatives.base import Point
+from controlshap.statistics.control_variate import KnownValues
+from controlshap.values.gaussian import GaussianImputer
+from controlshap.values.marginal import MarginalImputer
+
+
+@final
+@dataclass(frozen=True)
+class Taylor:
+    """Taylor polynomial of the model at the explained row.
+
+    Parameters
+    ----------
+    derivatives : DerivativeSource, optional
+        Where derivatives come from; chosen by the kind of model when not given (torch: automatic; linear and
+        logistic models of scikit-learn: closed form; anything else: `FiniteDifferences()`).
+    gradient, hessian : callable, optional
+        Your own, as functions of one row.
+    n_permutations : int
+        Permutations behind the D matrices of correlated features with more than ten players.
+    seed : int
+        Of these permutations. Their error is part of the standard errors, and is the same in all runs with one seed.
+    """
+
+    derivatives: DerivativeSource | None = None
+    gradient: Callable[[FloatArray], Any] | None = None
+    hessian: Callable[[FloatArray], Any] | None = None
+    n_permutations: int = 2000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.derivatives is not None and self.gradient is not None:
+            raise InvalidArgumentError("Give `derivatives` or `gradient`, not both.")
+        if self.hessian is not None and self.gradient is None:
+            raise InvalidArgumentError("`hessian` needs `gradient` beside it.")
+        for name, value in (("gradient", self.gradient), ("hessian", self.hessian)):
+            if value is not None and not callable(value):
+                raise InvalidArgumentError(f"`{name}` must be a function of one row; got {type(value).__name__}.")
+        if isinstance(self.derivatives, type) or not (self.derivatives is None or hasattr(self.derivatives, "at")):
+            raise InvalidArgumentError(
+                f"`derivatives` must be an object such as FiniteDifferences(); got {self.derivatives!r}."
+            )
+        if not isinstance(self.n_permutations, (int, np.integer)) or self.n_permutations < 8:
+            raise InvalidArgumentError(
+                f"`n_permutations` must be a whole number of at least 8; got {self.n_permutations!r}. "
+                "The default is 2000."
+            )
+        if not isinstance(self.seed, (int, np.integer)) or self.seed < 0:
+            raise InvalidArgumentError(f"`seed` must be a whole number that is not negative; got {self.seed!r}.")
+        object.__setattr__(self, "seed", int(self.seed))  # as it is saved and compared
+
+    def source(self, model: Any) -> DerivativeSource:
+        """Where the derivatives of this model come from."""
+        if self.gradient is not None:
+            return UserDerivatives(self.gradient, self.hessian)
+        return self.derivatives or choose_derivatives(model)
+
+    def cost(self, players: Players, background: FloatArray, budget: int, *, source: Any, correlated: bool) -> int:
+        """Evaluations of the derivatives."""
+        return self.source(source).cost(background, players, budget, second=not correlated)
+
+    def fit(self, context: Context) -> TaylorAtRow:
+        """Take the derivatives and the known values at x."""
+        imputer = context.imputer
+        if not isinstance(imputer, (GaussianImputer, MarginalImputer)):
+            raise NoClosedFormError(
+                f"The Taylor control has known values for independent features (Marginal) and correlated ones "
+                f"(GaussianConditional), not for {type(imputer).__name__}. Use control='none' or your own surrogate."
+            )
+        if not np.isfinite(context.x).all() or not np.isfinite(context.background).all():
+            raise InvalidArgumentError(
+                "`control='taylor'` needs finite rows and a finite background, but there are missing values. "
+                "Use control='none', or impute them."
+            )
+        point = Point(context.x, context.at_x, context.background, context.players, context.evaluate, context.budget)
+        found = self.source(context.model.source).at(point, second=isinstance(imputer, MarginalImputer))
+        if isinstance(imputer, GaussianImputer):
+            known = self._known_correlated(context, imputer, found.gradient)
+        else:
+            known = _known_independent(context, found)
+        return TaylorAtRow(context.x, context.at_x, found, known)
+
+    def _known_correlated(self, context: Context, imputer: GaussianImputer, gradient: FloatArray) -> KnownValues:
+        matrices = context.cache.get("d_matrices")
+        if not isinstance(matrices, DMatrices):
+            matrices = context.cache["d_matrices"] = d_matrices(imputer, self.n_permutations, self.seed)
+        scale = imputer.moments.scale
+        return matrices.known_values(gradient * scale, (context.x - imputer.center) / scale, context.at_x)
+
+
+def _known_independent(context: Context, found: Derivatives) -> KnownValues:
+    """Theorem 1, with the covariance (divisor n) of the whole rows that are drawn; columns of a group add up."""
+    background = context.background
+    if "background_moments" not in context.cache:
+        covariance = np.cov(background, rowvar=False, bias=True).reshape(background.shape[1], -1)
+        context.cache["background_moments"] = (background.mean(axis=0), covariance)
+    mean, covariance = context.cache["background_moments"]
+    gap = context.x - mean
+    linear = found.gradient * gap  # (o, c)
+    hessian = found.hessian
+    if hessian is None:
+        raise NoClosedFormError("The Taylor control of independent features needs second derivatives.")
+    if hessian.ndim == 2:
+        quadratic = hessian * (gap**2 + np.diag(covariance))
+    else:
+        quadratic = np.einsum("ocd,d->oc", hessian, gap) * gap + np.einsum("ocd,cd->oc", hessian, covariance)
+    by_column = linear - 0.5 * quadratic
+    values = context.players.sum_columns(by_column.T)  # (p, o)
+    base = context.at_x - by_column.sum(axis=1)
+    return KnownValues.exact(np.concatenate([values, base[None]])[..., None])
+
+
+@final
+@dataclass(frozen=True)
+class TaylorAtRow:
+    """`f(x) + J (r - x) + (r - x)' H (r - x) / 2`."""
+
+    x: FloatArray
+    at_x: FloatArray
+    derivatives: Derivatives
+    known: KnownValues
+
+    def __call__(self, rows: FloatArray) -> FloatArray:
+        """Values `(n, outputs)`."""
+        gap = rows - self.x
+        values: FloatArray = self.at_x + gap @ self.derivatives.gradient.T
+        hessian = self.derivatives.hessian
+        if hessian is None:
+            return values
+        if hessian.ndim == 2:
+            values += 0.5 * (gap**2) @ hessian.T
+            return values
+        for output, matrix in enumerate(hessian):
+            values[:, output] += 0.5 * np.einsum("nc,nc->n", gap @ matrix, gap)
+        return values
+
+    def known_values(self) -> KnownValues:
+        """By Theorem 1 or 2."""
+        return self.known

@@ -1,0 +1,1 @@
+"""Controls fitted to the sampled evaluations, fold by fold."""

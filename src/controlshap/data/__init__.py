@@ -1,0 +1,1 @@
+"""Tables, categories and players."""

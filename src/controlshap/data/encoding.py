@@ -1,0 +1,191 @@
+"""Between the data as users have it and the doubles that estimators work on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from controlshap._errors import InvalidArgumentError
+from controlshap._types import AnyArray, FloatArray
+from controlshap.data.columns import Category, Column, Flagged, Number, category, is_missing, is_number
+from controlshap.data.frames import FrameMaker
+from controlshap.data.players import Players
+from controlshap.data.table import Table
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How each column becomes doubles, and how model inputs are made of them.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+    maker : FrameMaker or None
+        For models that were fitted on frames; None for arrays.
+    """
+
+    columns: tuple[Column, ...]
+    maker: FrameMaker | None = None
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether every column is one number."""
+        return all(isinstance(column, Number) for column in self.columns)
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of the data."""
+        return len(self.columns)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Names of all doubles of a row."""
+        return tuple(label for column in self.columns for label in column.labels)
+
+    @cached_property
+    def _widths(self) -> tuple[int, ...]:
+        return tuple(len(column.labels) for column in self.columns)
+
+    @cached_property
+    def _blocks(self) -> tuple[slice, ...]:
+        ends = np.cumsum(self._widths)
+        return tuple(slice(int(end - width), int(end)) for end, width in zip(ends, self._widths, strict=True))
+
+    def expand(self, players: Players) -> Players:
+        """Players of the data's columns as players of the doubles."""
+        return players if self.is_plain else Players(np.repeat(players.owner, self._widths), players.names)
+
+    def extended(self, table: Table, argument: str) -> Encoding:
+        """With levels that are met for the first time."""
+        columns = [
+            column.extended(self._values(table, number, argument), argument) if isinstance(column, Category) else column
+            for number, column in enumerate(self.columns)
+        ]
+        found = self
+        if any(new is not old for new, old in zip(columns, self.columns, strict=True)):
+            found = replace(self, columns=tuple(columns))
+        found._check_types(table.maker, argument)
+        return found
+
+    def encode(self, table: Table, argument: str) -> FloatArray:
+        """Doubles `(n, len(labels))`."""
+        if self.is_plain and table.rows is not None:
+            return table.rows
+        parts = [
+            column.encode(self._values(table, number, argument), argument) for number, column in enumerate(self.columns)
+        ]
+        return np.ascontiguousarray(np.concatenate(parts, axis=1))
+
+    def _values(self, table: Table, number: int, argument: str) -> Any:
+        """What is to be encoded, levels written as in the background."""
+        column = self.columns[number]
+        if not isinstance(column, Category):
+            return table.column(number)
+        if not column.apart:
+            return table.raw(number)
+        typed = table.maker is not None and table.maker.kinds[number].holds_objects
+        return column.matched(table.raw(number), argument, typed=typed)
+
+    def _check_types(self, maker: FrameMaker | None, argument: str) -> None:
+        """Whether the model can be shown what was met, from frames of `maker`, in columns of the types it knows."""
+        if self.maker is None:
+            return
+        for number, (kind, column) in enumerate(zip(self.maker.kinds, self.columns, strict=True)):
+            if isinstance(column, Category):
+                odd = [level for level in column.unseen if not is_missing(level) and not kind.admits(level)]
+                if odd:
+                    raise InvalidArgumentError(
+                        f"`{argument}`: the column {column.name!r} holds {odd[:3]}, which a column of the background's "
+                        f"type ({kind.dtype}) cannot. Use one type for both, with all levels in it."
+                    )
+            elif maker is not None and maker.package == self.maker.package == "polars":
+                null = maker.kinds[number].null
+                if null is not None and null != (kind.null is not False):
+                    raise InvalidArgumentError(
+                        f"`{argument}`: the column {column.labels[0]!r} writes missing numbers as "
+                        f"{'null' if null else 'NaN'}, and the background does not. Use one of them in both: "
+                        "fill_nan(None), or fill_null(nan)."
+                    )
+
+    def __call__(self, rows: FloatArray) -> Any:
+        """What the model sees of doubles `(n, len(labels))`."""
+        if self.is_plain and (self.maker is None or self.maker.is_plain):
+            return rows if self.maker is None else self.maker.from_rows(rows)
+        decoded = self._decoded(rows)
+        if self.maker is not None:
+            return self.maker.from_columns(decoded)
+        return self._stacked(decoded)
+
+    def data(self, rows: FloatArray) -> AnyArray:
+        """The rows as people know them: doubles, or objects where there are categories."""
+        return rows if self.is_plain else self._stacked(self._decoded(rows))
+
+    def _decoded(self, rows: FloatArray) -> list[Any]:
+        return [column.decode(rows[:, block]) for column, block in zip(self.columns, self._blocks, strict=True)]
+
+    def _stacked(self, decoded: list[Any]) -> AnyArray:
+        categories = any(isinstance(column, Category) for column in self.columns)
+        stacked = np.empty((len(decoded[0]), len(decoded)), dtype=object if categories else float)
+        for number, values in enumerate(decoded):
+            stacked[:, number] = values
+        return stacked
+
+
+def make_encoding(table: Table, names: Sequence[str], *, flag_missing: bool) -> Encoding:
+    """The encoding of a background.
+
+    `flag_missing`: numbers that are missing in some rows get a flag, so that surrogates can be fitted; otherwise they
+    stay NaN, which forms of known models (trees) understand.
+    """
+    columns: list[Column] = []
+    for number, name in enumerate(names):
+        kind = table.maker.kinds[number] if table.maker is not None else None
+        values = table.column(number)
+        as_category = kind.values == "category" if kind is not None else not _holds_numbers(values)
+        if as_category:
+            apart = kind is None or kind.holds_objects
+            columns.append(category(name, table.raw(number), "background", apart=apart))
+            continue
+        numbers = Number(name).encode(values, "background")[:, 0]
+        missing = np.isnan(numbers)
+        if flag_missing and missing.any() and not missing.all():
+            columns.append(Flagged(name, float(numbers[~missing].mean())))
+        else:
+            columns.append(Number(name, whole=kind is not None and kind.values == "whole"))
+    return Encoding(tuple(columns), table.maker)
+
+
+def _holds_numbers(values: AnyArray) -> bool:
+    """Whether every entry of an array's column is a number, or missing."""
+    if values.dtype.kind != "O":
+        return values.dtype.kind in "fiub"
+    return all(is_number(value) for value in values.tolist())
+
+
+def refuse_unseen(encoding: Encoding, table: Table) -> None:
+    """With correlated features other columns are conditioned on a level, which needs rows that have it."""
+    for number, column in enumerate(encoding.columns):
+        if not isinstance(column, Category):
+            continue
+        new = column.extended(encoding._values(table, number, "X"), "X").unseen
+        if new:
+            raise InvalidArgumentError(
+                f"`X`: the column {column.name!r} holds {list(new[:3])}, which the background does not; correlated "
+                "features are conditioned on such a level and need background rows that have it. Add some, or use "
+                "features='independent'."
+            )
+
+
+def refuse_many_levels(encoding: Encoding) -> None:
+    """With correlated features every level needs a score of its own."""
+    for column in encoding.columns:
+        if isinstance(column, Category) and not column.one_hot:
+            raise InvalidArgumentError(
+                f"`background`: the column {column.name!r} has {column.n_seen} levels; correlated features take a "
+                "Gaussian score for each level, and at most 32 of them. Merge rare levels, or use "
+                "features='independent'."
+            )

@@ -1,0 +1,152 @@
+"""Rows as users have them: arrays, lists, pandas or polars frames, numbers and categories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from controlshap._errors import InvalidArgumentError
+from controlshap._types import AnyArray, FloatArray, IntArray
+from controlshap.data.columns import as_numbers, is_number, refuse_beyond_doubles
+from controlshap.data.frames import FrameMaker, is_frame, read_frame
+
+
+@dataclass(frozen=True)
+class Table:
+    """Data as it came.
+
+    Attributes
+    ----------
+    names : tuple of str or None
+        Column names, when the data had any.
+    rows : ndarray of shape (n, columns), or None
+        The data, where all of it is numbers in an array.
+    columns : tuple of ndarray
+        One array for each column as it came; none where it came as doubles.
+    maker : FrameMaker or None
+        Turns columns back into a frame of the same kind; None for arrays.
+    """
+
+    names: tuple[str, ...] | None
+    rows: FloatArray | None = None
+    columns: tuple[AnyArray, ...] = ()
+    maker: FrameMaker | None = None
+
+    @property
+    def n_columns(self) -> int:
+        """How many columns there are."""
+        return len(self.columns) if self.rows is None else self.rows.shape[1]
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.columns[0]) if self.rows is None else len(self.rows)
+
+    def taken(self, chosen: IntArray) -> Table:
+        """Some of the rows."""
+        rows = None if self.rows is None else self.rows[chosen]
+        return Table(self.names, rows, tuple(column[chosen] for column in self.columns), self.maker)
+
+    def column(self, number: int) -> AnyArray:
+        """One column, shape (n,): doubles where it holds numbers alone."""
+        return self.columns[number] if self.rows is None else self.rows[:, number]
+
+    def raw(self, number: int) -> AnyArray:
+        """One column as it came, True and None too."""
+        return self.columns[number] if self.columns else self.column(number)
+
+    def ordered(self, names: tuple[str, ...]) -> Table:
+        """The same columns in another order."""
+        position = [(self.names or ()).index(name) for name in names]
+        maker = None if self.maker is None else self.maker.ordered(position)
+        return Table(names, None, tuple(self.column(number) for number in position), maker)
+
+
+def read_table(data: Any, argument: str, *, one_row: bool = False) -> Table:
+    """Convert and check; `one_row` also takes a single row `(columns,)`."""
+    if data is None:
+        raise InvalidArgumentError(f"`{argument}` is None; pass rows as an array or a frame.")
+    if is_frame(data):
+        found = read_frame(data, argument)
+        if not found.names:
+            raise InvalidArgumentError(f"`{argument}` has no columns.")
+        _check_size(len(found.arrays[0]), len(found.names), argument)
+        for number, array in enumerate(found.arrays):
+            if array.dtype.kind == "f":
+                _refuse_infinite(array[:, None], argument, found.names[number])
+        return Table(found.names, None, found.arrays, found.maker)
+    array = _as_array(data, argument)
+    if array.dtype.kind in "OUS":
+        return _read_objects(_two_dimensional(array.astype(object), argument, one_row=one_row), argument)
+    if array.dtype.kind not in "fiub":
+        raise InvalidArgumentError(
+            f"`{argument}` must hold numbers or categories; got an array of {array.dtype}. Turn it into numbers (days "
+            "since a date, say; real numbers), or pass a frame."
+        )
+    refuse_beyond_doubles(array, argument)
+    rows = _two_dimensional(np.array(array, dtype=float, order="C"), argument, one_row=one_row)
+    _refuse_infinite(rows, argument)
+    return Table(None, rows)
+
+
+def _read_objects(rows: AnyArray, argument: str) -> Table:
+    """Columns whose entries are all numbers, and others: text that reads like numbers is text."""
+    columns = list(rows.T)
+    if all(is_number(value, truth=True) for value in rows.ravel().tolist()):
+        numbers = np.column_stack([as_numbers(values, f"x{c}", argument) for c, values in enumerate(columns)])
+        return Table(None, np.ascontiguousarray(numbers), tuple(columns))
+    for c, values in enumerate(columns):
+        if all(is_number(value) for value in values.tolist()):
+            columns[c] = as_numbers(values, f"x{c}", argument)
+    return Table(None, None, tuple(columns))
+
+
+def _as_array(data: Any, argument: str) -> AnyArray:
+    """Doubles, or objects where there is more than numbers, so that numbers beside names stay numbers."""
+    if hasattr(data, "tocsr"):
+        raise InvalidArgumentError(f"`{argument}` is a sparse matrix; pass rows as a dense array (`.toarray()`).")
+    try:
+        if isinstance(data, np.ma.MaskedArray):
+            return np.ma.filled(data.astype(float), np.nan)
+        if not isinstance(data, (list, tuple)):
+            return np.asarray(data)
+        try:
+            array = np.array(data)
+        except ValueError:  # rows of several lengths; told later
+            array = np.array(data, dtype=object)
+        return array if array.dtype.kind in "fiubMmcV" else np.array(data, dtype=object)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidArgumentError(
+            f"`{argument}` ({type(data).__name__}) could not be read as an array ({error}). Pass a numpy array or a "
+            "frame."
+        ) from error
+
+
+def _two_dimensional(rows: Any, argument: str, *, one_row: bool) -> Any:
+    if one_row and rows.ndim == 1:
+        rows = rows[None]
+    if rows.ndim != 2:
+        raise InvalidArgumentError(
+            f"`{argument}` must be two-dimensional, (rows, columns); got {rows.ndim} dimension(s). "
+            "Reshape one row with row[None]."
+        )
+    _check_size(rows.shape[0], rows.shape[1], argument)
+    return rows
+
+
+def _check_size(n_rows: int, n_columns: int, argument: str) -> None:
+    if n_rows == 0:
+        raise InvalidArgumentError(f"`{argument}` is empty (shape {(n_rows, n_columns)}); it needs at least one row.")
+    if n_columns == 0:
+        raise InvalidArgumentError(f"`{argument}` has no columns (shape {(n_rows, n_columns)}).")
+
+
+def _refuse_infinite(rows: FloatArray, argument: str, name: str | None = None) -> None:
+    if np.isinf(rows).any():
+        row, column = np.argwhere(np.isinf(rows))[0]
+        raise InvalidArgumentError(
+            f"`{argument}` must not hold infinite values; first at row {row}, column {column if name is None else name}"
+            ". Replace or drop them (NaN is allowed with independent features if the model accepts it)."
+        )

@@ -1,0 +1,18 @@
+"""Data sets larger than memory: sources read in parts, a resumable driver, and its results on disk."""
+
+from controlshap._progress import Progress
+from controlshap.datasets.loading import load_dataset
+from controlshap.datasets.result import DatasetResult, FailedPart, RunStoppedError
+from controlshap.datasets.run import explain_dataset
+from controlshap.datasets.sources import Source, open_source
+
+__all__ = [
+    "DatasetResult",
+    "FailedPart",
+    "Progress",
+    "RunStoppedError",
+    "Source",
+    "explain_dataset",
+    "load_dataset",
+    "open_source",
+]

@@ -1,0 +1,180 @@
+"""Parts on a cluster of dask.distributed, used directly.
+
+The explainer travels once, with a plugin that every worker loads, also one that joins later. A bounded window of
+futures with tiny results is under way, and each is let go at once: a future that is held makes the cluster do its part
+again when the worker that has the result goes away. Whatever a future says, the part file is the truth (`loop.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+import warnings
+from typing import Any
+
+from controlshap._errors import ControlShapWarning, InvalidArgumentError, MissingExtraError
+from controlshap.datasets.part import Job, Outcome, Task
+from controlshap.datasets.result import RunStoppedError
+
+#: Seconds without any worker after which a run is given up.
+WORKERLESS = 300.0
+#: Seconds to find the scheduler.
+CONNECT = 15.0
+#: Seconds between looks at the cluster.
+LOOK = 2.0
+#: Parts under way for each worker.
+PER_WORKER = 4
+
+
+class Cluster:
+    """Workers of a dask scheduler."""
+
+    deaths_allowed = 1  # the scheduler itself has tried several workers by then
+
+    def __init__(self, job: Job, scheduler: Any) -> None:
+        try:
+            import cloudpickle  # noqa: F401
+            import distributed
+            from distributed.scheduler import KilledWorker
+        except ImportError as error:
+            raise MissingExtraError(
+                "`scheduler` needs dask.distributed: pip install 'controlshap[cluster]'."
+            ) from error
+        self._distributed, self._killed = distributed, KilledWorker
+        self._run, self._session = job.run, uuid.uuid4().hex[:8]
+        self._own = isinstance(scheduler, str)
+        self._client = _connect(distributed, scheduler)
+        self._futures: dict[Any, int] = {}
+        self._count = 0
+        self._news = threading.Event()
+        self._looked = self._seen_workers = time.monotonic()
+        from controlshap.datasets.dask_worker import JobPlugin, run_on_worker
+
+        self._work = run_on_worker
+        try:
+            plugin = JobPlugin(job)
+        except BaseException:
+            if self._own:
+                self._client.close(timeout=LOOK)
+            raise
+        self._plugin = plugin.name
+        self._n_workers = 0
+        try:
+            self._client.register_plugin(plugin)
+            self._look()
+        except Exception as error:
+            self.close(broken=True)
+            raise InvalidArgumentError(
+                f"`scheduler`: the explainer could not be loaded on a worker ({type(error).__name__}: {error}). "
+                "Install controlshap and the packages of the model there, in the same versions."
+            ) from error
+        threads = max(self._client.nthreads().values(), default=1)
+        if threads > 1:
+            warnings.warn(
+                f"`scheduler`: workers have up to {threads} threads, but each explains one part at a time. Start them "
+                "with --nthreads 1, and more of them.",
+                ControlShapWarning,
+                stacklevel=2,
+            )
+
+    @property
+    def window(self) -> int:
+        """A few parts for each worker; it grows and shrinks with the cluster."""
+        return PER_WORKER * max(1, self._n_workers)
+
+    def submit(self, task: Task) -> None:
+        """Send a part."""
+        self._count += 1
+        key = f"controlshap-{self._run[:8]}-{self._session}-{task.part}-{self._count}"
+        try:
+            future = self._client.submit(self._work, self._run, task, key=key, pure=False)
+        except Exception as error:
+            raise self._lost_scheduler(error) from error
+        self._futures[future] = task.part
+        future.add_done_callback(lambda _: self._news.set())
+
+    def wait(self) -> list[Outcome]:
+        """What has ended, by what the futures say."""
+        while True:
+            done = [future for future in self._futures if future.done()]
+            if done:
+                return [self._outcome(future) for future in done]
+            self._news.wait(LOOK)
+            self._news.clear()
+            if time.monotonic() - self._looked > LOOK:
+                self._look()
+
+    def close(self, *, broken: bool) -> None:
+        """Let go of everything; what runs on a worker now ends there."""
+        futures, self._futures = list(self._futures), {}
+        try:
+            if self._client.status == "running":
+                if broken and futures:
+                    self._client.cancel(futures, force=True)
+                self._client.unregister_worker_plugin(self._plugin)
+        except Exception as error:
+            if not broken:  # the run has ended already, for a reason that matters more
+                raise self._lost_scheduler(error) from error
+        finally:
+            for future in futures:
+                future.release()
+            if self._own:
+                self._client.close(timeout=LOOK)
+
+    def _outcome(self, future: Any) -> Outcome:
+        part = self._futures.pop(future)
+        try:
+            if future.status == "cancelled":
+                # as done as a finished one to those who wait for it, but nothing was done
+                raise self._lost_scheduler(None)
+            if future.status == "error":
+                error = future.exception(timeout=30)
+                if isinstance(error, self._killed):
+                    return Outcome(part, "lost", "its worker died (KilledWorker)")
+                raise RunStoppedError(f"a worker could not take part {part} ({type(error).__name__}: {error})")
+            found: Outcome = future.result(timeout=30)
+            return found
+        except (TimeoutError, OSError):
+            return Outcome(part, "lost", "its worker was lost with the result")
+        except self._distributed.CancelledError as error:
+            raise self._lost_scheduler(error) from error
+        finally:
+            future.release()
+
+    def _look(self) -> None:
+        """Count the workers; give up where there have been none for long."""
+        now = self._looked = time.monotonic()
+        try:
+            self._n_workers = len(self._client.nthreads())
+        except Exception as error:
+            raise self._lost_scheduler(error) from error
+        if self._n_workers:
+            self._seen_workers = now
+        elif now - self._seen_workers > WORKERLESS:
+            raise RunStoppedError(f"the scheduler has had no workers for {WORKERLESS:.0f} s. Start some")
+
+    def _lost_scheduler(self, error: Exception | None) -> RunStoppedError:
+        told = "" if error is None else f" ({type(error).__name__}: {error})"
+        return RunStoppedError(f"the scheduler was lost, or cancelled the parts{told}. Start it and its workers")
+
+
+def _connect(distributed: Any, scheduler: Any) -> Any:
+    if isinstance(scheduler, distributed.Client):
+        if scheduler.asynchronous:
+            raise InvalidArgumentError("`scheduler` is an asynchronous Client; pass its address, or a plain Client.")
+        return scheduler
+    if not isinstance(scheduler, str):
+        raise InvalidArgumentError(
+            f"`scheduler` must be an address such as 'tcp://127.0.0.1:8786', or a dask.distributed Client; got "
+            f"{type(scheduler).__name__}."
+        )
+    try:
+        if not scheduler.startswith("inproc:"):
+            distributed.comm.get_address_host_port(scheduler)  # a client that was given nonsense is long in leaving
+        return distributed.Client(scheduler, timeout=CONNECT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"`scheduler`: there is none at {scheduler!r} ({type(error).__name__}: {error}). Start one with `dask "
+            "scheduler`, and give the address that it prints."
+        ) from error

@@ -1,0 +1,36 @@
+"""What a dask worker loads. Imported only where dask.distributed is there: its plugins are classes of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cloudpickle
+from distributed import WorkerPlugin
+
+from controlshap._parallel import sending
+from controlshap.datasets.part import Job, Outcome, Task, run_part
+
+_JOBS: dict[str, Job] = {}
+
+
+class JobPlugin(WorkerPlugin):  # type: ignore[misc]
+    """Loads the job when the run starts, or when a worker joins later."""
+
+    def __init__(self, job: Job) -> None:
+        self.name = f"controlshap-{job.run[:16]}"
+        self.run = job.run
+        with sending("scheduler"):
+            self.pickled = cloudpickle.dumps(job)
+
+    def setup(self, worker: Any) -> None:  # noqa: ARG002
+        """Once in each worker."""
+        _JOBS[self.run] = cloudpickle.loads(self.pickled)
+
+    def teardown(self, worker: Any) -> None:  # noqa: ARG002
+        """When the run is over."""
+        _JOBS.pop(self.run, None)
+
+
+def run_on_worker(run: str, task: Task) -> Outcome:
+    """One part, by the job that the plugin has loaded."""
+    return run_part(_JOBS[run], task)

@@ -1,0 +1,11 @@
+"""Many rows of a torch module at once, on the module's device: built, evaluated and reduced there.
+
+The statistics are those of the rest of the library: paired walks, the background in shuffled cycles, two-stage
+variances, a closed sum, the Taylor control. What differs is that all explained rows go through together and that random
+numbers come from a counter. Importing this package does not import torch; `controlshap.engine.device.explain` does.
+"""
+
+from controlshap.engine.device.result import DeviceResult, device_explanation
+from controlshap.engine.device.support import wants_device, why_not
+
+__all__ = ["DeviceResult", "device_explanation", "wants_device", "why_not"]

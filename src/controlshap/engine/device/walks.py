@@ -1,0 +1,178 @@
+"""Terms of paired walks for many explained rows: random numbers, rows, module, contributions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from controlshap._random import Purpose
+from controlshap.engine.device.counters import (
+    random_integers,
+    random_orders,
+    random_ranks,
+    row_keys,
+    standard_normals,
+    unit_keys,
+)
+from controlshap.engine.device.evaluation import Evaluator
+from controlshap.engine.device.rows import Conditioner, mixed_rows, prefix_masks
+from controlshap.engine.device.taylor import Polynomial
+from controlshap.engine.device.visits import Visits
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What does not depend on the explained row, on the device.
+
+    Attributes
+    ----------
+    evaluator : Evaluator
+    owner : tensor of shape (c,)
+        Player of each column.
+    n_players : int
+    draws, at_draws : tensors of shape (M, c) and (M, o), or None
+        A finite set of draws and f there.
+    conditioner : Conditioner or None
+        None for independent features.
+    visits : Visits
+    replaced : bool
+        Whether background rows are drawn with replacement.
+    entropy : int
+    """
+
+    evaluator: Evaluator
+    owner: Any
+    n_players: int
+    draws: Any
+    at_draws: Any
+    conditioner: Conditioner | None
+    visits: Visits
+    replaced: bool
+    entropy: int
+
+    @property
+    def finite(self) -> bool:
+        """Whether f is known at all draws."""
+        return self.draws is not None
+
+    @property
+    def grouped(self) -> bool:
+        """Whether some player has several columns."""
+        return self.n_players < len(self.owner)
+
+    @property
+    def unit_cost(self) -> int:
+        """Evaluations of a unit."""
+        return 2 * (self.n_players - 1) + (0 if self.finite else 1)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Explained rows that are worked on together.
+
+    Attributes
+    ----------
+    x, at_x : tensors of shape (r, c) and (r, o), doubles
+    polynomial : Polynomial or None
+        The control.
+    keys : dict
+        A key for each row and purpose, `(r,)`.
+    orders : tensor of shape (r, blocks) or None
+        Background row of each block.
+    terms, control_terms : tensors of shape (r * units, players + 1, o)
+        Filled by `walk_terms`; `control_terms` is None without control.
+    """
+
+    x: Any
+    at_x: Any
+    polynomial: Polynomial | None
+    keys: dict[Purpose, Any]
+    orders: Any
+    terms: Any
+    control_terms: Any
+
+    @classmethod
+    def of(cls, ground: Ground, x: Any, at_x: Any, polynomial: Polynomial | None, first_row: int) -> Group:
+        """Random orders and room for the terms of rows that are numbered from `first_row` on."""
+        device = x.device
+        numbers = torch.arange(first_row, first_row + len(x), device=device)
+        purposes = (Purpose.COALITIONS, Purpose.DRAWS, Purpose.VISITS)
+        keys = {purpose: row_keys(ground.entropy, purpose, numbers) for purpose in purposes}
+        orders = None
+        if ground.finite and not ground.replaced:
+            orders = random_orders(keys[Purpose.VISITS], len(ground.draws))[:, : ground.visits.n_blocks].contiguous()
+        shape = (len(x) * ground.visits.n_units, ground.n_players + 1, at_x.shape[1])
+        terms = torch.empty(shape, dtype=torch.float64, device=device)
+        return cls(x, at_x, polynomial, keys, orders, terms, None if polynomial is None else torch.empty_like(terms))
+
+
+def walk_terms(ground: Ground, group: Group, start: int, stop: int) -> None:
+    """Evaluate units `start` to `stop` of all rows together, and put their terms into their places."""
+    device, p = group.x.device, ground.n_players
+    flat = torch.arange(start, stop, device=device)
+    rows = flat // ground.visits.n_units
+    units = flat - rows * ground.visits.n_units
+    ranks = random_ranks(unit_keys(group.keys[Purpose.COALITIONS][rows], units), p)
+    by_column = ranks[:, ground.owner]
+    masks = prefix_masks(by_column, p)
+    x, at_x = group.x[rows], group.at_x[rows]
+    draws, at_draws = _draws(ground, group, rows, units)
+    gaps = None
+    if ground.conditioner is None:
+        dtype = ground.evaluator.dtype
+        inputs = mixed_rows(masks, x.to(dtype), draws.to(dtype)).flatten(1, 2)
+        if group.polynomial is not None:
+            gap = x - draws
+            gaps = mixed_rows(masks, torch.zeros_like(gap), gap).flatten(1, 2)
+    else:
+        gaps = ground.conditioner.walk_gaps(by_column, masks, x - draws, grouped=ground.grouped).flatten(1, 2)
+        if at_draws is None:
+            gaps = torch.cat([gaps, (x - draws)[:, None]], dim=1)
+        inputs = ground.conditioner.to_inputs(x[:, None] - gaps)
+    n = inputs.shape[1]
+    # an error names explained rows, and only then is there something to compute for it
+    outputs = ground.evaluator(inputs.flatten(0, 1), f"the walks of units {start} to {stop - 1}")
+    values = outputs.reshape(stop - start, n, -1)
+    if at_draws is None:
+        at_draws = values[:, -1]
+        base = at_draws
+    else:
+        base = ground.at_draws.mean(dim=0).expand_as(at_draws)
+    group.terms[start:stop] = _contributions(values, at_draws, at_x, base, ranks)
+    if group.polynomial is not None:
+        of_control = group.polynomial.values(rows, gaps)
+        if ground.finite:
+            at_gap = group.polynomial.values(rows, (x - draws)[:, None])[:, 0]
+            base = torch.zeros_like(at_gap)  # f is known at all draws: no error for a control to explain
+        else:
+            base = at_gap = of_control[:, -1]
+        group.control_terms[start:stop] = _contributions(of_control, at_gap, at_x, base, ranks)
+
+
+def _draws(ground: Ground, group: Group, rows: Any, units: Any) -> tuple[Any, Any]:
+    """Draws `(u, c)` of units and f there `(u, o)`, None where it is to be evaluated."""
+    if not ground.finite:
+        keys = unit_keys(group.keys[Purpose.DRAWS][rows], units)
+        normals = standard_normals(keys, len(ground.owner))
+        return ground.conditioner.draws(normals), None  # type: ignore[union-attr]
+    if ground.replaced:
+        chosen = random_integers(unit_keys(group.keys[Purpose.VISITS][rows], units), len(ground.draws))
+    else:
+        chosen = group.orders[rows, units % ground.visits.n_blocks]
+    return ground.draws[chosen], ground.at_draws[chosen]
+
+
+def _contributions(values: Any, at_draws: Any, at_x: Any, base: Any, ranks: Any) -> Any:
+    """Terms `(u, players + 1, o)` from values `(u, 2 (players - 1) [+ 1], o)` of prefixes and of complements.
+
+    The player at place t adds v(t + 1) - v(t) on the way and w(t) - w(t + 1) on the way back, w being the values of
+    complements: half the difference of v - w.
+    """
+    p = ranks.shape[1]
+    between = values[:, : p - 1] - values[:, p - 1 : 2 * (p - 1)]
+    whole = (at_x - at_draws)[:, None]
+    added = 0.5 * torch.diff(torch.cat([-whole, between, whole], dim=1), dim=1)
+    terms = added.gather(1, ranks[:, :, None].expand(-1, -1, values.shape[2]))
+    return torch.cat([terms, base[:, None]], dim=1)

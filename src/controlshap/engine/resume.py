@@ -1,0 +1,69 @@
+"""Where an earlier run left off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from controlshap._errors import InvalidArgumentError
+from controlshap.problem import Problem
+from controlshap.results.explanation import Explanation
+from controlshap.sampling.recording import Tape
+from controlshap.statistics.stopping import Stopping
+
+
+def continue_from(
+    explanation: Explanation, players: tuple[str, ...], stopping: Stopping
+) -> list[tuple[int, Stopping, Tape]]:
+    """Number, limits and tape of every row that is not exact."""
+    if not isinstance(explanation, Explanation):
+        raise InvalidArgumentError(
+            f"`explanation` must be an Explanation that this explainer made; got {type(explanation).__name__}."
+        )
+    if explanation.feature_names != players:
+        raise InvalidArgumentError(
+            f"`explanation` is about the players {list(explanation.feature_names[:8])}, this explainer about "
+            f"{list(players[:8])}. Refine it with the explainer that made it."
+        )
+    if explanation.evaluations is None:
+        raise InvalidArgumentError(
+            "`explanation` does not hold its evaluations, so that a refinement would have to pay for them again: it "
+            "was made with keep=False, or they took more than 64 MB. Explain with keep=True."
+        )
+    told = explanation.settings
+    early = any(told[name] is not None for name in ("tolerance", "absolute_tolerance", "time_limit"))
+    early = early or bool(told["stop"])
+    found = []
+    for row, (outputs, stages) in enumerate(zip(explanation.evaluations, explanation.stages, strict=True)):
+        if explanation.status[row] == "exact":
+            continue
+        limits = replace(
+            stopping,
+            budget=int(explanation.n_evaluations[row]) + stopping.budget,
+            planned=int(told["budget"]),
+            share=0.5 ** (told["refinements"] + 1),
+            was_early=early,
+        )
+        found.append((row, limits, Tape(outputs, stages, records=True)))
+    return found
+
+
+def check_same(explanation: Explanation, problem: Problem, settings: dict[str, Any]) -> None:
+    """Refuse an explanation that an explainer with other settings or another background made."""
+    told = explanation.settings
+    other = [name for name, value in settings.items() if name != "seconds_per_evaluation" and told.get(name) != value]
+    if other:
+        raise InvalidArgumentError(
+            f"`explanation` was made with {other[0]}={told.get(other[0])!r}, but this explainer has "
+            f"{settings[other[0]]!r}. Refine it with the explainer that made it."
+        )
+    if problem.base.finite:
+        mean = problem.base.mean[:, 0]
+        made = explanation.base_values.reshape(len(explanation), -1)
+        if made.shape[1] != len(mean) or not np.allclose(made, mean, rtol=1e-9, atol=1e-12):
+            raise InvalidArgumentError(
+                "`explanation` has other base values than this explainer: it was made with another background or "
+                "model. Refine it with the explainer that made it."
+            )

@@ -1,0 +1,1 @@
+"""Trees of several libraries as leaf boxes."""

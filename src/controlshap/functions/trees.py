@@ -1,0 +1,363 @@
+"""Tree ensembles as sums of boxes, and their exact marginal Shapley values.
+
+A leaf is its value times a product of 0/1 indicators, one per player on its path. In the game of one draw it is worth
+something to the players who tell `x` from the draw; with `a` players whom only `x` satisfies and `b` whom only the
+draw does, each of the former gets `(a-1)! b! / (a+b)!` of its value and each of the latter `-a! (b-1)! / (a+b)!`.
+Players satisfied by both count for nothing, and one satisfied by neither makes the leaf worth 0.
+
+The sets of draws that satisfy a player of a leaf do not depend on `x`. They are held as bits, 64 draws to a word, so
+that one operation serves 64 games: intersecting them leaves the draws for which a leaf is worth something, and
+splitting these by `a` gives the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, TypeAlias, TypeVar, final
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from controlshap._errors import InvalidArgumentError
+from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.data.players import Players
+
+#: Bytes of scratch space; every array that grows with leaves times draws is cut to about this.
+CHUNK_BYTES = 2**25
+#: A block of leaves that stays in the processor's cache is worked through several times faster.
+_CACHE_BYTES = 2**20
+#: Bits of all draws are kept for further rows while they need less than this many chunks.
+_KEPT_CHUNKS = 8
+
+_Words: TypeAlias = npt.NDArray[np.uint64]
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+@final
+@dataclass(frozen=True)
+class LeafBoxes:
+    """A tree ensemble as leaves: `offset` plus the values of all leaves whose box the row lies in.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_leaves, outputs)
+    starts : ndarray of shape (n_leaves + 1,)
+        Leaf `l` has the sides `starts[l]` to `starts[l + 1] - 1`, one per column on its path, columns increasing.
+    columns, lowers, uppers : ndarray of shape (n_sides,)
+        The column must lie in `(lower, upper]`.
+    nan_accepted : ndarray of shape (n_sides,)
+        Whether NaN passes this side.
+    offset : ndarray of shape (outputs,)
+    n_columns : int
+        How many columns the model has.
+    float32 : bool
+        Whether the library rounds inputs to single precision before it compares.
+    """
+
+    values: FloatArray
+    starts: IntArray
+    columns: IntArray
+    lowers: FloatArray
+    uppers: FloatArray
+    nan_accepted: BoolArray
+    offset: FloatArray
+    n_columns: int
+    float32: bool
+
+    @property
+    def n_leaves(self) -> int:
+        """Leaves of all trees together."""
+        return len(self.values)
+
+    @cached_property
+    def leaf_of_side(self) -> IntArray:
+        """The leaf of each side."""
+        return np.repeat(np.arange(self.n_leaves), np.diff(self.starts))
+
+    @cached_property
+    def _sides_of_column(self) -> tuple[IntArray, ...]:
+        order = np.argsort(self.columns, kind="stable")
+        return tuple(np.split(order, np.searchsorted(self.columns[order], np.arange(1, self.n_columns))))
+
+    def predict(self, rows: FloatArray, *, chunk_bytes: int = CHUNK_BYTES) -> FloatArray:
+        """Predictions `(n, outputs)`, without the link."""
+        rows = self._compared(rows, "rows")
+        predictions = np.tile(self.offset, (len(rows), 1)).astype(float)
+        leaf = self.leaf_of_side
+        first = run_starts(leaf)
+        everywhere = np.setdiff1d(np.arange(self.n_leaves), leaf)  # trees that are one leaf
+        predictions += self.values[everywhere].sum(axis=0)
+        for start, stop in self._blocks(len(rows), chunk_bytes):
+            inside = reduce_runs(np.bitwise_and, self._bits(rows[start:stop]), first)
+            which, row = np.nonzero(_unpack(inside, stop - start))
+            for output, values in enumerate(self.values[leaf[first]].T):
+                predictions[start:stop, output] += np.bincount(row, values[which], minlength=stop - start)
+        return predictions
+
+    def against(self, draws: FloatArray, players: Players, *, chunk_bytes: int = CHUNK_BYTES) -> BoxGames:
+        """The games of these draws, prepared for several rows x; the bits of the draws are kept where they fit."""
+        return BoxGames(self, draws, players, chunk_bytes, keep=True)
+
+    def draw_values(
+        self, x: FloatArray, draws: FloatArray, players: Players, *, chunk_bytes: int = CHUNK_BYTES
+    ) -> FloatArray:
+        """Shapley values `(n_draws, players, outputs)` of each draw's game."""
+        return BoxGames(self, draws, players, chunk_bytes, keep=False).draw_values(x)
+
+    def mean_values(
+        self, x: FloatArray, draws: FloatArray, players: Players, *, chunk_bytes: int = CHUNK_BYTES
+    ) -> FloatArray:
+        """Shapley values `(players, outputs)` of the mean of all draws' games."""
+        return BoxGames(self, draws, players, chunk_bytes, keep=False).mean_values(x)
+
+    def _compared(self, rows: FloatArray, name: str) -> FloatArray:
+        """Rows `(n, columns)` as the library compares them."""
+        if rows.ndim != 2 or rows.shape[1] != self.n_columns:
+            raise InvalidArgumentError(
+                f"`{name}` must have the {self.n_columns} columns of the trees; got shape {rows.shape}."
+            )
+        if self.float32:
+            with np.errstate(over="ignore"):
+                rows = rows.astype(np.float32)
+        rows = rows.astype(float)
+        largest = np.finfo(float).max  # -inf would not be above an open lower side
+        return np.clip(rows, -largest, largest)
+
+    def _blocks(self, n_rows: int, chunk_bytes: int) -> Iterator[tuple[int, int]]:
+        """Ranges of rows whose bits fit."""
+        n_words = int(np.clip(chunk_bytes // (8 * max(len(self.columns), 1)), 1, 16))
+        for start in range(0, n_rows, 64 * n_words):
+            yield start, min(start + 64 * n_words, n_rows)
+
+    def _bits(self, rows: FloatArray) -> _Words:
+        """Which of the (compared) rows pass each side, `(words, sides)`.
+
+        The rows at most some bound are a first part of the column's sorted rows, so two tables of such parts serve
+        all sides: no side is compared with a row.
+        """
+        n_rows = len(rows)
+        bits = np.empty((-(-n_rows // 64), len(self.columns)), dtype=np.uint64)
+        for column, sides in enumerate(self._sides_of_column):
+            if not len(sides):
+                continue
+            known = np.flatnonzero(~np.isnan(rows[:, column]))
+            known = known[np.argsort(rows[known, column], kind="stable")]
+            rank = np.full(n_rows, n_rows)  # NaN is in no part
+            rank[known] = np.arange(len(known))
+            parts = _pack(rank < np.arange(len(known) + 1)[:, None])
+            ordered = rows[known, column]
+            below = np.searchsorted(ordered, self.lowers[sides], side="right")
+            within = np.searchsorted(ordered, self.uppers[sides], side="right")
+            passed = parts[:, within] & ~parts[:, below]
+            if len(known) < n_rows:
+                missing = _pack(rank[None] == n_rows)
+                passed |= np.where(self.nan_accepted[sides], missing, np.uint64(0))
+            bits[:, sides] = passed
+        return bits
+
+
+class _Block(NamedTuple):
+    """Some draws, and which of them satisfy each factor `(words, factors)`."""
+
+    start: int
+    stop: int
+    bits: _Words
+
+
+class _AtRow(NamedTuple):
+    """Which factors x satisfies; both kinds in the order of leaves."""
+
+    satisfied: IntArray
+    failed: IntArray
+    n_satisfied: IntArray
+    n_failed: IntArray
+
+
+class _Batch(NamedTuple):
+    """Leaves with equally many satisfied factors; `at[k]` are the numbers of their k-th among `_AtRow.satisfied`.
+
+    `met[k]` `(words, n)` are the draws that satisfy it, `levels[a]` `(words, n)` those for which the leaf is worth
+    something and `a` factors are satisfied by x only.
+    """
+
+    leaves: IntArray
+    at: IntArray
+    met: _Words
+    levels: _Words
+
+
+@final
+class BoxGames:
+    """The marginal games of a fixed set of draws: `mean_values` and `draw_values` at any row.
+
+    A factor is a player on the path of a leaf: the AND of all sides that are the player's columns.
+    """
+
+    def __init__(self, boxes: LeafBoxes, draws: FloatArray, players: Players, chunk_bytes: int, *, keep: bool) -> None:
+        if players.n_columns != boxes.n_columns:
+            raise InvalidArgumentError(
+                f"`players` must divide the {boxes.n_columns} columns of the trees; they have {players.n_columns}."
+            )
+        if chunk_bytes < 1:
+            raise InvalidArgumentError(f"`chunk_bytes` must be positive; got {chunk_bytes}.")
+        self.boxes, self.players, self.chunk_bytes = boxes, players, chunk_bytes
+        self.draws = boxes._compared(draws, "draws")
+        if not len(draws):
+            raise InvalidArgumentError("`draws` must have at least one row.")
+        leaf, player = boxes.leaf_of_side, players.owner[boxes.columns]
+        self._order = np.lexsort((player, leaf)) if players.is_grouped else np.arange(len(leaf))
+        leaf, player = leaf[self._order], player[self._order]
+        self._first = run_starts(leaf * players.n_players + player)
+        self._leaf, self._player = leaf[self._first], player[self._first]
+        self._n_factors = np.bincount(self._leaf, minlength=boxes.n_leaves)
+        most = int(self._n_factors.max(initial=0))
+        a, b = np.arange(most + 1)[:, None], np.arange(most + 1)[None]
+        with np.errstate(divide="ignore"):
+            ways = special.binom(a + b, a)
+            self._gain = np.where(a > 0, 1 / (a * ways), 0.0)  # (a-1)! b! / (a+b)!
+            self._loss = np.where(b > 0, 1 / (b * ways), 0.0)  # a! (b-1)! / (a+b)!
+        keep = keep and len(self._leaf) * len(draws) // 8 <= _KEPT_CHUNKS * chunk_bytes
+        self._kept = list(self._make_blocks()) if keep else None
+
+    def mean_values(self, x: FloatArray) -> FloatArray:
+        """Shapley values `(players, outputs)` of the mean game."""
+        row = self._at_row(x)
+        gains, losses = np.zeros(len(row.satisfied)), np.zeros(self.boxes.n_leaves)
+        for block in self._blocks():
+            for batch in self._batches(row, block, min(_CACHE_BYTES, self.chunk_bytes), pair_bytes=0):
+                n_failed = row.n_failed[batch.leaves]
+                top = len(batch.levels)
+                losses[batch.leaves] += np.einsum("an,an->n", _count(batch.levels), self._loss[:top, n_failed])
+                weights = self._gain[1:top, n_failed]
+                for at, met in zip(batch.at, batch.met, strict=True):
+                    gains[at] += np.einsum("an,an->n", _count(batch.levels[1:] & ~met), weights)
+        factors = np.concatenate([row.satisfied, row.failed])
+        weights = np.concatenate([gains, -losses[self._leaf[row.failed]]]) / len(self.draws)
+        moved = np.flatnonzero(weights)
+        factors, weights = factors[moved], weights[moved]
+        return self._scatter(self._player[factors], weights, self._leaf[factors], self.players.n_players)
+
+    def draw_values(self, x: FloatArray) -> FloatArray:
+        """Shapley values `(n_draws, players, outputs)` of each draw's game."""
+        row = self._at_row(x)
+        n_players = self.players.n_players
+        values = np.zeros((len(self.draws) * n_players, self.boxes.values.shape[1]))
+        failed_from = np.cumsum(row.n_failed) - row.n_failed
+        for block in self._blocks():
+            n_draws = block.stop - block.start
+            here = values[block.start * n_players : block.stop * n_players]
+            for batch in self._batches(row, block, self.chunk_bytes, pair_bytes=128):  # a dozen arrays of numbers
+                level, which, draw = np.nonzero(_unpack(batch.levels, n_draws))
+                leaf = batch.leaves[which]
+                n_failed = row.n_failed[leaf]
+                gain, loss = self._gain[level, n_failed], self._loss[level, n_failed]
+                for at, met in zip(batch.at, batch.met, strict=True):
+                    alone = np.flatnonzero(~_unpack(met, n_draws)[which, draw])
+                    player = self._player[row.satisfied[at]][which[alone]]
+                    here += self._scatter(draw[alone] * n_players + player, gain[alone], leaf[alone], len(here))
+                for k in range(int(n_failed.max(initial=0))):
+                    some = np.flatnonzero(n_failed > k)
+                    player = self._player[row.failed[failed_from[leaf[some]] + k]]
+                    here += self._scatter(draw[some] * n_players + player, -loss[some], leaf[some], len(here))
+        return values.reshape(len(self.draws), n_players, -1)
+
+    def _scatter(self, places: IntArray, weights: FloatArray, leaves: IntArray, n_places: int) -> FloatArray:
+        """Add weights times the leaves' values at their places, `(n_places, outputs)`."""
+        columns = [np.bincount(places, weights * values[leaves], minlength=n_places) for values in self.boxes.values.T]
+        return np.stack(columns, axis=1)
+
+    def _at_row(self, x: FloatArray) -> _AtRow:
+        boxes = self.boxes
+        at = boxes._compared(np.reshape(x, (1, -1)), "x")[0][boxes.columns]
+        passed = (at > boxes.lowers) & (at <= boxes.uppers) | (np.isnan(at) & boxes.nan_accepted)
+        if self.players.is_grouped:
+            passed = reduce_runs(np.logical_and, passed[self._order], self._first)
+        satisfied = np.flatnonzero(passed)
+        n_satisfied = np.bincount(self._leaf[satisfied], minlength=boxes.n_leaves)
+        return _AtRow(satisfied, np.flatnonzero(~passed), n_satisfied, self._n_factors - n_satisfied)
+
+    def _blocks(self) -> Iterator[_Block]:
+        return self._make_blocks() if self._kept is None else iter(self._kept)
+
+    def _make_blocks(self) -> Iterator[_Block]:
+        for start, stop in self.boxes._blocks(len(self.draws), self.chunk_bytes):
+            bits = self.boxes._bits(self.draws[start:stop])
+            if self.players.is_grouped:
+                bits = reduce_runs(np.bitwise_and, bits[:, self._order], self._first)
+            yield _Block(start, stop, bits)
+
+    def _batches(self, row: _AtRow, block: _Block, chunk_bytes: int, pair_bytes: int) -> Iterator[_Batch]:
+        """The leaves worth something for some draw, in batches of like ones; a pair is a leaf and a draw."""
+        everyone = _pack(np.ones((1, block.stop - block.start), dtype=bool))
+        alive = np.repeat(everyone, self.boxes.n_leaves, axis=1)
+        failed_leaf = self._leaf[row.failed]
+        first = run_starts(failed_leaf)
+        alive[:, failed_leaf[first]] = reduce_runs(np.bitwise_and, block.bits[:, row.failed], first)
+        live = np.flatnonzero(alive.any(axis=0) & (self._n_factors > 0))
+        live = live[np.argsort(row.n_satisfied[live], kind="stable")]
+        counts = row.n_satisfied[live]
+        from_ = np.cumsum(row.n_satisfied) - row.n_satisfied
+        for count in np.unique(counts):
+            same = live[slice(*np.searchsorted(counts, [count, count + 1]))]
+            leaf_bytes = 16 * len(everyone) * (int(count) + 1) + pair_bytes * (block.stop - block.start)
+            size = max(1, chunk_bytes // leaf_bytes)
+            for start in range(0, len(same), size):
+                leaves = same[start : start + size]
+                at = from_[leaves] + np.arange(count)[:, None]
+                met = np.take(block.bits, row.satisfied[at], axis=1).transpose(1, 0, 2)
+                levels = np.zeros((count + 1, len(everyone), len(leaves)), dtype=np.uint64)
+                levels[0] = alive[:, leaves]
+                for k, satisfied in enumerate(met):  # a draw that fails the k-th factor moves up one level
+                    moved = levels[: k + 1] & ~satisfied
+                    levels[: k + 1] ^= moved
+                    levels[1 : k + 2] |= moved
+                yield _Batch(leaves, at, met, levels)
+
+
+def run_starts(keys: IntArray) -> IntArray:
+    """Where a run of equal keys begins."""
+    starts = np.ones(len(keys), dtype=bool)
+    starts[1:] = keys[1:] != keys[:-1]
+    return np.flatnonzero(starts)
+
+
+def reduce_runs(operation: np.ufunc, array: npt.NDArray[_Scalar], starts: IntArray) -> npt.NDArray[_Scalar]:
+    """Reduce runs along the last axis; unlike `reduceat`, also where there are none."""
+    if not len(starts):
+        return array[..., :0]
+    reduced: npt.NDArray[_Scalar] = operation.reduceat(array, starts, axis=-1)
+    return reduced
+
+
+def _pack(flags: BoolArray) -> _Words:
+    """Flags `(n, rows)` as bits `(words, n)`."""
+    n_words = -(-flags.shape[1] // 64)
+    octets = np.zeros((len(flags), 8 * n_words), dtype=np.uint8)
+    octets[:, : -(-flags.shape[1] // 8)] = np.packbits(flags, axis=1, bitorder="little")
+    return np.ascontiguousarray(octets.view(np.uint64).T)
+
+
+def _unpack(words: _Words, n_rows: int) -> BoolArray:
+    """Bits `(..., words, n)` as flags `(..., n, n_rows)`."""
+    octets = np.ascontiguousarray(words.swapaxes(-1, -2)).view(np.uint8)
+    return np.unpackbits(octets, axis=-1, count=n_rows, bitorder="little").view(np.bool_)
+
+
+def _count(words: _Words) -> IntArray:
+    """Bits set in `(levels, words, n)`, as `(levels, n)`."""
+    by_word = np.bitwise_count(words) if hasattr(np, "bitwise_count") else _count_by_halving(words)
+    counts: IntArray = by_word.sum(axis=1, dtype=np.int64)
+    return counts
+
+
+def _count_by_halving(words: _Words) -> _Words:
+    """Bits set in each word, for numpy 1: add neighbouring bits, then pairs, then fours, then the bytes."""
+    pairs, fours, eights = (np.uint64(m) for m in (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F))
+    one, two, four = (np.uint64(s) for s in (1, 2, 4))
+    words = words - ((words >> one) & pairs)
+    words = (words & fours) + ((words >> two) & fours)
+    words = (words + (words >> four)) & eights
+    return (words * np.uint64(0x0101010101010101)) >> np.uint64(56)

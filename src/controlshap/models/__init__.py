@@ -1,0 +1,1 @@
+"""Any model as one float function."""

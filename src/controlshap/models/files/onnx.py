@@ -1,0 +1,181 @@
+"""ONNX models, run by onnxruntime on one thread of the CPU; they travel to workers as bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._types import FloatArray
+from controlshap.models.files.columns import SaidColumns
+from controlshap.models.files.protobuf import class_labels
+from controlshap.models.model import Model
+
+_TYPES: dict[str, Any] = {
+    "tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16,
+    "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(int16)": np.int16, "tensor(int8)": np.int8,
+    "tensor(uint8)": np.uint8, "tensor(bool)": np.bool_, "tensor(string)": np.str_,
+}  # fmt: skip
+_FLOATS = ("tensor(float)", "tensor(double)", "tensor(float16)")
+
+
+def load_onnx(path: Path) -> tuple[Model, SaidColumns]:
+    """The model as a function of rows, and what it says about its columns."""
+    content = path.read_bytes()
+    model = OnnxModel(content, path.name)
+    labels = class_labels(content)
+    names = labels if model.is_classifier and labels is not None and len(labels) > 2 else None
+    return Model(model, model, output_names=names), SaidColumns(model.column_names, model.n_columns)
+
+
+class OnnxModel:
+    """A function of rows: frames or arrays in, probabilities (of class 1 where there are two) or predictions out.
+
+    The graph takes one tensor (rows, columns), or one tensor for each column, which then is found by its name.
+    Where it gives labels and probabilities, the probabilities are taken.
+    """
+
+    def __init__(self, content: bytes, name: str) -> None:
+        self.content = content
+        self.name = name
+        self._session: Any = None
+        inputs, outputs = self.session.get_inputs(), self.session.get_outputs()
+        self.inputs: tuple[tuple[str, str], ...] = tuple((one.name, one.type) for one in inputs)
+        self.shapes = tuple(tuple(one.shape) for one in inputs)
+        self._check_inputs()
+        self.output, self.is_classifier = self._choose([(one.name, one.type) for one in outputs])
+
+    @property
+    def session(self) -> Any:
+        """The session of this process; opened anew after a journey to another."""
+        if self._session is None:
+            self._session = _open(self.content, self.name)
+        return self._session
+
+    @property
+    def by_column(self) -> bool:
+        """Whether there is one input for each column."""
+        return len(self.inputs) > 1 or len(self.shapes[0]) == 1 or self.shapes[0][1] == 1
+
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """Names of the columns; one tensor for all of them has none."""
+        return tuple(name for name, _ in self.inputs) if len(self.inputs) > 1 else None
+
+    @property
+    def n_columns(self) -> int | None:
+        """Number of columns, where the graph fixes it."""
+        if self.by_column:
+            return len(self.inputs)
+        width = self.shapes[0][1]
+        return width if isinstance(width, int) else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_session": None}
+
+    def __call__(self, rows: Any) -> FloatArray:
+        """Predictions for rows `(n, columns)`."""
+        feeds = self._feeds(rows)
+        n = len(rows)
+        size = self.shapes[0][0]
+        if not isinstance(size, int):
+            return self._run(feeds)
+        parts = []
+        for start in range(0, n, size):  # the graph takes so many rows and no other number
+            chosen = np.minimum(np.arange(start, start + size), n - 1)
+            parts.append(self._run({name: array[chosen] for name, array in feeds.items()})[: n - start])
+        return np.concatenate(parts)
+
+    def _run(self, feeds: dict[str, Any]) -> FloatArray:
+        (raw,) = self.session.run([self.output], feeds)
+        if isinstance(raw, list):  # a ZipMap: one dictionary a row, label to probability
+            labels = sorted(raw[0])
+            raw = [[row[label] for label in labels] for row in raw]
+        found = np.asarray(raw, dtype=float)
+        if found.ndim > 2 or (found.ndim == 2 and found.shape[1] == 1):
+            found = found.reshape(len(found), -1)
+        if found.ndim == 2 and found.shape[1] == 1:
+            return found[:, 0]
+        return found[:, 1] if self.is_classifier and found.ndim == 2 and found.shape[1] == 2 else found
+
+    def _feeds(self, rows: Any) -> dict[str, Any]:
+        if not self.by_column:
+            (name, kind), array = self.inputs[0], np.asarray(rows)
+            return {name: _as(array, kind, name)}
+        named = hasattr(rows, "columns")
+        feeds = {}
+        for place, (name, kind) in enumerate(self.inputs):
+            wanted = name if named and self.column_names is not None else place
+            column = np.asarray(rows[name]) if wanted == name else np.asarray(rows)[:, place]
+            feeds[name] = _as(column, kind, name).reshape((-1, 1)[: len(self.shapes[place])])
+        return feeds
+
+    def _check_inputs(self) -> None:
+        for (name, kind), shape in zip(self.inputs, self.shapes, strict=True):
+            if kind not in _TYPES:
+                raise self._refuse(f"its input {name!r} is of type {kind}")
+            wide = len(shape) == 2 and shape[1] != 1
+            if len(shape) not in (1, 2) or (wide and len(self.inputs) > 1):
+                raise self._refuse(
+                    f"its input {name!r} has the shape {list(shape)}; one input (rows, columns) is needed, or one "
+                    "input for each column"
+                )
+        if not self.inputs:
+            raise self._refuse("it has no inputs")
+
+    def _choose(self, outputs: list[tuple[str, str]]) -> tuple[str, bool]:
+        """The output to explain, and whether it holds probabilities of classes."""
+        maps = [name for name, kind in outputs if kind.startswith("seq(map(")]
+        floats = [name for name, kind in outputs if kind in _FLOATS]
+        labels = [name for name, kind in outputs if kind in _TYPES and kind not in _FLOATS]
+        likely = [name for name in floats if "prob" in name.lower()]
+        if len(maps) == 1:
+            return maps[0], True
+        if len(floats) == 1:
+            return floats[0], bool(labels or likely)
+        if len(likely) == 1:
+            return likely[0], True
+        told = ", ".join(f"{name} {kind}" for name, kind in outputs)
+        if not floats and labels:
+            raise self._refuse(f"it gives class labels only ({told}), which have no Shapley values")
+        raise self._refuse(f"which of its outputs to explain is not clear ({told})")
+
+    def _refuse(self, why: str) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"`model`: {self.name!r} cannot be explained as it is: {why}. Export it anew, or give module:function."
+        )
+
+
+def _open(content: bytes, name: str) -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtraError(f"`{name}` needs onnxruntime: pip install 'controlshap[onnx]'.") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    try:
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has its own errors, without a common base
+        first = str(error).strip().splitlines()[0]
+        hint = " Save it as one file, weights included." if "external" in first.lower() else ""
+        raise InvalidArgumentError(f"`model`: {name!r} could not be read by onnxruntime ({first}).{hint}") from error
+
+
+def _as(array: Any, kind: str, name: str) -> Any:
+    """In the type of an input; what it cannot hold is an error, not another value."""
+    wanted = _TYPES[kind]
+    if wanted is np.str_:
+        missing = [one for one in array.reshape(-1) if not isinstance(one, str)]
+        if missing:
+            raise InvalidArgumentError(f"The model's input {name!r} takes text; got {missing[0]!r}.")
+        return np.ascontiguousarray(array, dtype=object)
+    try:
+        converted = np.ascontiguousarray(array, dtype=wanted)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"The model's input {name!r} takes numbers ({kind}): {error}.") from error
+    if converted.dtype.kind in "iub" and not np.array_equal(converted, np.asarray(array, dtype=float)):
+        raise InvalidArgumentError(f"The model's input {name!r} takes {kind}; got values that it cannot hold.")
+    return converted

@@ -1,0 +1,83 @@
+"""The model as one function of rows, checked at every call.
+
+`rows (n, columns) -> (n, outputs)`, finite. The adapters of `controlshap.models.adapters` turn fitted models of
+known libraries into such functions; this file knows none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from controlshap._errors import ModelOutputError
+from controlshap._types import FloatArray
+
+
+@dataclass(frozen=True)
+class Model:
+    """A prediction function and what is known about it.
+
+    Attributes
+    ----------
+    predict : callable
+        Takes what `to_inputs` makes of an array of rows.
+    to_inputs : callable
+        Turns rows `(n, columns)` into what the model was fitted on (a frame, say).
+    source : object
+        The user's model, from which derivatives may be taken.
+    output_names : tuple of str, or None
+        Names of the outputs, when the model gives them.
+    """
+
+    predict: Callable[[Any], Any]
+    source: Any
+    to_inputs: Callable[[FloatArray], Any] = field(default=lambda rows: rows)
+    output_names: tuple[str, ...] | None = None
+
+    def __call__(self, rows: FloatArray, *, n_outputs: int | None, where: str) -> FloatArray:
+        """Predictions `(n, outputs)`; `where` says in an error which rows these were."""
+        try:
+            # A copy: the model may write to its input, and these rows are used again.
+            raw = self.predict(self.to_inputs(rows.copy()))
+        except Exception as error:
+            error.add_note(f"controlshap: the model raised this on {where} ({len(rows)} rows).")
+            raise
+        return check_outputs(raw, len(rows), n_outputs, where)
+
+
+def check_outputs(raw: Any, n_rows: int, n_outputs: int | None, where: str) -> FloatArray:
+    """One finite number per row and output, or an error that says what came instead."""
+    try:
+        outputs = np.asarray(raw)
+        if outputs.dtype.kind in "US":  # labels, even where they read like numbers
+            raise TypeError("text")
+        outputs = outputs.astype(float, copy=False)
+    except (TypeError, ValueError) as error:
+        raise ModelOutputError(
+            f"The model must return numbers; on {where} it returned {type(raw).__name__} that cannot be read as "
+            "numbers. Pass a function that returns a probability, a score or a prediction."
+        ) from error
+    if outputs.ndim == 0 or outputs.ndim > 2 or len(outputs) != n_rows:
+        raise ModelOutputError(
+            f"The model must return one value per row, shape ({n_rows},) or ({n_rows}, outputs); on {where} it "
+            f"returned shape {outputs.shape}. Make it work on a batch of rows."
+        )
+    outputs = outputs.reshape(n_rows, -1)
+    if outputs.shape[1] == 0:
+        raise ModelOutputError(f"The model returned no outputs (shape {outputs.shape}) on {where}.")
+    if n_outputs is not None and outputs.shape[1] != n_outputs:
+        raise ModelOutputError(
+            f"The model returned {n_outputs} outputs a row before and {outputs.shape[1]} on {where}. "
+            "It must return the same shape at every call."
+        )
+    bad = ~np.isfinite(outputs).all(axis=1)
+    if bad.any():
+        raise ModelOutputError(
+            f"The model must return finite values; on {where} it returned NaN or infinite values for "
+            f"{int(bad.sum())} of {n_rows} rows (first at row {int(bad.argmax())} of the batch). Explained and "
+            "background rows are mixed column by column: can the model handle such rows?"
+        )
+    return outputs

@@ -1,0 +1,1 @@
+"""What an explanation holds and how it reads."""

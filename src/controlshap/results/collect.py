@@ -1,0 +1,155 @@
+"""Results of rows, put together into an `Explanation`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from controlshap._types import AnyArray, FloatArray
+from controlshap.data.players import Players
+from controlshap.results.explanation import Explanation
+from controlshap.results.history import History
+from controlshap.statistics.analysis import Analysis
+
+#: Bytes of evaluations that are kept unless asked otherwise.
+KEPT = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class RowResult:
+    """Values of one row, and what they cost."""
+
+    analysis: Analysis
+    n_evaluations: int
+    n_units: int
+    status: str
+    method: str
+    controls: str
+    share: float
+    complete: bool
+    background_variances: FloatArray | None
+    evaluations: FloatArray | None
+    stages: tuple[int, ...]
+    history: tuple[tuple[int, FloatArray, FloatArray], ...] = ()
+
+
+@dataclass(frozen=True)
+class Names:
+    """What players, columns and outputs are called."""
+
+    players: Players
+    columns: tuple[str, ...]
+    outputs: tuple[str, ...] | None
+
+
+def collect(
+    results: list[RowResult],
+    data: AnyArray,
+    names: Names,
+    base_error: FloatArray,
+    *,
+    entropy: int,
+    settings: dict[str, Any],
+) -> Explanation:
+    """Stack the rows; `base_error` (outputs,) is that of a background which was itself sampled."""
+    single = results[0].analysis.controlled.values.shape[1] == 1
+
+    def stack(parts: list[FloatArray]) -> FloatArray:
+        array = np.stack(parts)
+        return array[..., 0] if single else array
+
+    covariance = np.stack([r.analysis.controlled.covariances[:, :-1, :-1] for r in results])
+    of_background = [np.sqrt(r.background_variances[:-1]) for r in results if r.background_variances is not None]
+    return Explanation(
+        values=stack([r.analysis.controlled.values[:-1] for r in results]),
+        standard_errors=stack([np.sqrt(r.analysis.controlled.variances[:-1]) for r in results]),
+        base_values=stack([r.analysis.controlled.values[-1] for r in results]),
+        base_standard_errors=stack([np.sqrt(r.analysis.controlled.variances[-1] + base_error**2) for r in results]),
+        uncontrolled_values=stack([r.analysis.uncontrolled.values[:-1] for r in results]),
+        uncontrolled_standard_errors=stack([np.sqrt(r.analysis.uncontrolled.variances[:-1]) for r in results]),
+        variance_reduction=stack([r.analysis.variance_reduction[:-1] for r in results]),
+        degrees_of_freedom=stack([r.analysis.controlled.dof[:-1] for r in results]),
+        covariance=covariance[:, 0] if single else covariance,
+        n_evaluations=np.array([r.n_evaluations for r in results], dtype=np.int64),
+        status=np.array([r.status for r in results]),
+        method=np.array([r.method for r in results]),
+        controls=np.array([r.controls for r in results]),
+        data=data,
+        feature_names=names.players.names,
+        column_names=names.columns,
+        output_names=names.outputs,
+        player_columns=tuple(tuple(int(c) for c in columns) for columns in names.players.columns),
+        entropy=entropy,
+        settings=settings,
+        look_shares=np.array([r.share for r in results]),
+        complete=np.array([r.complete for r in results]),
+        background_standard_errors=stack(of_background) if len(of_background) == len(results) else None,
+        evaluations=_kept(results),
+        stages=tuple(r.stages for r in results),
+    )
+
+
+def recorded(results: list[RowResult]) -> list[History]:
+    """Estimates of each row after each of its stages; a row of a known form has one, without sampling."""
+    found = []
+    for result in results:
+        final = result.analysis.controlled
+        stages = result.history or ((result.n_evaluations, final.values[:-1], np.sqrt(final.variances[:-1])),)
+        counts, values, errors = (list(part) for part in zip(*stages, strict=True))
+        single = values[0].shape[1] == 1
+        arrays = [np.stack(part)[..., 0] if single else np.stack(part) for part in (values, errors)]
+        found.append(History(np.array(counts, dtype=np.int64), *arrays))
+    return found
+
+
+def gather(results: Iterable[RowResult], keep: bool | None) -> list[RowResult]:
+    """All results; by default what the model said is let go as soon as it is more than `KEPT` bytes."""
+    found: list[RowResult] = []
+    n_bytes, too_much = 0, False
+    for result in results:
+        n_bytes += 0 if result.evaluations is None else result.evaluations.nbytes
+        if keep is None and n_bytes > KEPT and not too_much:
+            too_much, found = True, [replace(one, evaluations=None) for one in found]
+        found.append(replace(result, evaluations=None) if too_much else result)
+    return found
+
+
+def _kept(results: list[RowResult]) -> tuple[FloatArray, ...] | None:
+    """What the model said about each row, nothing for exact rows; None where some of it was not kept."""
+    if any(r.evaluations is None and r.status != "exact" for r in results):
+        return None
+    return tuple(np.zeros((0, 0)) if r.evaluations is None else r.evaluations for r in results)
+
+
+def merge(
+    before: Explanation,
+    refined: dict[int, RowResult],
+    collect_rows: Callable[..., Explanation],
+    settings: dict[str, Any],
+) -> Explanation:
+    """The earlier explanation with some of its rows replaced."""
+    if not refined:
+        return replace(before, settings=settings)
+    numbers = list(refined)
+    after = collect_rows(list(refined.values()), before.data[numbers], before.entropy, settings)
+    found: dict[str, Any] = {"settings": settings}
+    for field in fields(Explanation):
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        if field.name in found or field.name in ("data", "entropy", "history"):
+            continue
+        if field.name in ("evaluations", "stages"):
+            places = dict(zip(numbers, new, strict=True))
+            found[field.name] = tuple(places.get(row, one) for row, one in enumerate(old))
+        elif isinstance(old, np.ndarray):
+            found[field.name] = _replaced(old, new, numbers)
+    return replace(before, **found)
+
+
+def _replaced(old: Any, new: Any, numbers: list[int]) -> Any:
+    """`old` with some rows from `new`; strings may be longer than they were."""
+    merged = old.astype(np.result_type(old, new))
+    merged[numbers] = new
+    return merged

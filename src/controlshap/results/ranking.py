@@ -1,0 +1,137 @@
+"""The order of the players of a row, and how much of it is certain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.statistics.certainty import magnitude_order, order_ratios, separated, swap_probabilities
+
+if TYPE_CHECKING:
+    from controlshap.results.explanation import Explanation
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Players by decreasing magnitude of their values, row by row.
+
+    With probability `level`, everything that is certified about a row (and output) is right: all top-k sets and all
+    orders together, also where the run stopped as soon as it could certify them (`docs/mathematics.md`).
+
+    Attributes
+    ----------
+    order : ndarray of shape (rows, players) or (rows, players, outputs)
+        Players' numbers, largest magnitude first.
+    separated : ndarray of bool, shape (rows, players - 1) or (rows, players - 1, outputs)
+        Entry k: the first k + 1 of the order are certified to be the k + 1 largest.
+    swap_probability : ndarray of the same shape
+        Chance that a rerun of the same size puts the k-th neighbours the other way round, over all true gaps that the
+        estimate leaves possible.
+    level : float
+    feature_names : tuple of str
+        Names of the players.
+    """
+
+    order: IntArray
+    separated: BoolArray
+    swap_probability: FloatArray
+    level: float
+    feature_names: tuple[str, ...]
+
+    @property
+    def n_ordered(self) -> IntArray:
+        """How many of the largest players have a certified order, shape (rows,) or (rows, outputs)."""
+        count: IntArray = np.cumprod(self.separated, axis=1).sum(axis=1)
+        # with every neighbour separated the last has its place, too
+        return np.where(count == self.separated.shape[1], count + 1, count)
+
+    def top(self, k: int, row: int = 0, output: int | None = None) -> tuple[str, ...] | None:
+        """Names of the k largest players of a row, in the estimated order; None where the set is not certified."""
+        p = len(self.feature_names)
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= p:
+            raise InvalidArgumentError(f"`k` must be a number of players, 1 to {p}; got {k!r}.")
+        order, separated = self._of(row, output)
+        return self._names(order[:k]) if k == p or separated[k - 1] else None
+
+    def names(self, row: int = 0, output: int | None = None) -> tuple[str, ...]:
+        """All players of a row in the estimated order."""
+        return self._names(self._of(row, output)[0])
+
+    def _names(self, players: IntArray) -> tuple[str, ...]:
+        return tuple(self.feature_names[player] for player in players)
+
+    def _of(self, row: int, output: int | None) -> tuple[IntArray, BoolArray]:
+        if self.order.ndim == 2:
+            return self.order[row], self.separated[row]
+        if output is None:
+            raise InvalidArgumentError(f"`output` must be given: there are {self.order.shape[2]} outputs.")
+        return self.order[row, :, output], self.separated[row, :, output]
+
+    def describe(self, row: int = 0, output: int | None = None) -> str:
+        """A row in words: `age > income > {debt, tenure}`; braces hold what is not certified, or tied."""
+        order, separated = self._of(row, output)
+        groups: list[list[str]] = [[]]
+        for place, name in enumerate(self._names(order)):
+            groups[-1].append(name)
+            if place < len(separated) and separated[place]:
+                groups.append([])
+        return " > ".join(one[0] if len(one) == 1 else "{" + ", ".join(one) + "}" for one in groups)
+
+    def __repr__(self) -> str:
+        rows, p = self.order.shape[:2]
+        share = float((self.n_ordered == p).mean())
+        return f"<Ranking of {p} players in {rows} row(s) at level {self.level:g}: {share:.0%} wholly certified>"
+
+    def to_frame(self) -> Any:
+        """A pandas frame: one line for each row, output and place."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise MissingExtraError("`to_frame()` needs pandas: pip install 'controlshap[frames]'.") from error
+        several = self.order.ndim == 3
+        order = self.order if several else self.order[..., None]
+        rows, p, outputs = order.shape
+        index = np.indices((rows, p, outputs)).reshape(3, -1)
+
+        def below(array: Any, last: Any) -> Any:
+            shaped = array if several else array[..., None]
+            return np.concatenate([shaped, np.full((rows, 1, outputs), last)], axis=1).reshape(-1)
+
+        frame = {
+            "row": index[0],
+            "place": index[1] + 1,
+            "feature": np.array(self.feature_names, dtype=object)[order.reshape(-1)],
+            "separated_from_next": below(self.separated, True),
+            "swap_probability": below(self.swap_probability, 0.0),
+        }
+        if several:
+            frame["output"] = index[2]
+        return pandas.DataFrame(frame)
+
+
+def rank(explanation: Explanation, level: float) -> Ranking:
+    """The ranking of every row and output."""
+    several = explanation.values.ndim == 3
+    values = explanation.values if several else explanation.values[..., None]
+    dof = explanation.degrees_of_freedom if several else explanation.degrees_of_freedom[..., None]
+    covariance = explanation.covariance if several else explanation.covariance[:, None]
+    n_rows, p, n_outputs = values.shape
+    order = np.empty((n_rows, p, n_outputs), dtype=np.int64)
+    cuts = np.empty((n_rows, p - 1, n_outputs), dtype=bool)
+    swaps = np.empty((n_rows, p - 1, n_outputs))
+    for row in range(n_rows):
+        alpha = (1.0 - level) * explanation.look_shares[row]
+        for output in range(n_outputs):
+            one, spread, freedom = values[row, :, output], covariance[row, output], dof[row, :, output]
+            players = magnitude_order(one)
+            order[row, :, output] = players
+            ratios = order_ratios(one, spread, freedom, alpha, complete=bool(explanation.complete[row]))
+            cuts[row, :, output] = separated(ratios, one, players)
+            swaps[row, :, output] = swap_probabilities(one, spread, freedom, players)
+    if not several:
+        order, cuts, swaps = order[..., 0], cuts[..., 0], swaps[..., 0]
+    return Ranking(order, cuts, swaps, level, explanation.feature_names)

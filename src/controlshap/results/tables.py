@@ -1,0 +1,148 @@
+"""Results as tables for other programs: one tidy file, or a folder that an experiment tracker takes as it is."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap.data.columns import is_missing
+
+if TYPE_CHECKING:
+    from controlshap.results.explanation import Explanation
+
+
+def tidy_columns(explanation: Explanation) -> dict[str, Any]:
+    """One entry for each row, player and output, in columns."""
+    several = explanation.values.ndim == 3
+    rows, players = explanation.values.shape[:2]
+    outputs = explanation.values.shape[2] if several else 1
+    low, high = explanation.confidence_interval(0.95)
+    index = np.indices((rows, players, outputs)).reshape(3, -1)
+    columns: dict[str, Any] = {
+        "row": index[0],
+        "feature": np.array(explanation.feature_names, dtype=object)[index[1]],
+    }
+    if several:
+        names = explanation.output_names or tuple(str(i) for i in range(outputs))
+        columns["output"] = np.array(names, dtype=object)[index[2]]
+    for name, array in (
+        ("value", explanation.values),
+        ("standard_error", explanation.standard_errors),
+        ("low", low),
+        ("high", high),
+        ("uncontrolled_value", explanation.uncontrolled_values),
+        ("uncontrolled_standard_error", explanation.uncontrolled_standard_errors),
+        ("variance_reduction", explanation.variance_reduction),
+    ):
+        columns[name] = array.reshape(-1)
+    columns["feature_value"] = explanation.player_data()[index[0], index[1]]
+    return columns
+
+
+def write_table(explanation: Explanation, path: Path) -> Path:
+    """The tidy table as CSV, Parquet or Arrow, by the name's ending; under a temporary name first."""
+    columns = tidy_columns(explanation)
+    writers: dict[str, Callable[[dict[str, Any], Path], None]] = {
+        ".csv": _write_csv, ".parquet": _write_parquet, ".arrow": _write_arrow, ".feather": _write_arrow,
+    }  # fmt: skip
+    writer = writers.get(path.suffix.lower())
+    if writer is None:
+        raise InvalidArgumentError(
+            f"`path` must end in .csv, .parquet, .arrow or .feather for a table; got {path.name!r}. Leave the ending "
+            "out for a folder that `controlshap.load` reads."
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    writer(columns, temporary)
+    temporary.replace(path)
+    return path
+
+
+def _write_csv(columns: dict[str, Any], path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        written = {name: np.asarray(column).tolist() for name, column in columns.items()}
+        written["feature_value"] = _without_gaps(written["feature_value"])
+        writer.writerows(zip(*written.values(), strict=True))
+
+
+def _write_parquet(columns: dict[str, Any], path: Path) -> None:
+    table = _arrow_table(columns)
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(table, path, compression="zstd")
+
+
+def _write_arrow(columns: dict[str, Any], path: Path) -> None:
+    table = _arrow_table(columns)
+    import pyarrow.feather
+
+    pyarrow.feather.write_feather(table, str(path))
+
+
+def _arrow_table(columns: dict[str, Any]) -> Any:
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise MissingExtraError(
+            "`path`: Parquet and Arrow need pyarrow: pip install 'controlshap[parquet]'."
+        ) from error
+    # what features show may be numbers in one row and names in another: text then
+    shown = _without_gaps(columns["feature_value"].tolist())
+    numbers = all(value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)) for value in shown)
+    told = [float(v) if numbers and v is not None else None if v is None else str(v) for v in shown]
+    others = {name: column for name, column in columns.items() if name != "feature_value"}
+    arrays = {name: pyarrow.array(np.asarray(column).tolist()) for name, column in others.items()}
+    return pyarrow.table(arrays | {"feature_value": pyarrow.array(told)})
+
+
+def _without_gaps(values: list[Any]) -> list[Any]:
+    """None for what is missing, however the data writes it: an empty cell, or null."""
+    return [None if is_missing(value) else value for value in values]
+
+
+def metrics(explanation: Explanation) -> dict[str, float]:
+    """Numbers that describe a run, flat, finite, for an experiment tracker."""
+    summary = explanation.summary()
+    gain = explanation.gain[np.isfinite(explanation.gain)]
+    found = {
+        "rows": float(len(explanation)),
+        "players": float(len(explanation.feature_names)),
+        "evaluations": float(explanation.n_evaluations.sum()),
+        "largest_standard_error": float(explanation.standard_errors.max()),
+        "rows_not_converged": float(np.isin(explanation.status, ("budget reached", "time reached")).sum()),
+        "rows_exact": float((explanation.status == "exact").sum()),
+    }
+    if len(gain):
+        found["median_gain"] = float(np.median(gain))
+    importance = summary.mean_absolute if summary.mean_absolute.ndim == 1 else summary.mean_absolute.sum(axis=1)
+    return found | {
+        f"mean_absolute.{name}": float(value) for name, value in zip(explanation.feature_names, importance, strict=True)
+    }
+
+
+def export(explanation: Explanation, folder: Path) -> Path:
+    """The result, a tidy table, the importance, metrics and settings, in one folder."""
+    explanation.save(folder)
+    try:
+        write_table(explanation, folder / "values.parquet")
+    except MissingExtraError:
+        write_table(explanation, folder / "values.csv")
+    _write_json(folder / "metrics.json", metrics(explanation))
+    settings = explanation.settings | {"rng": str(explanation.entropy)}
+    _write_json(folder / "params.json", {name: str(value) for name, value in settings.items()})
+    return folder
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(path)

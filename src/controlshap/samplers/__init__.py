@@ -1,1 +1,0 @@
-"""Which coalitions are looked at. Know the number of players only."""

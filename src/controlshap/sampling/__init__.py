@@ -1,0 +1,1 @@
+"""Games of one row, evaluated unit by unit."""

@@ -1,0 +1,231 @@
+"""The game of one row: values of coalitions for the model and the surrogates, on the same rows.
+
+Rows are built and evaluated in batches under the memory limit; the split changes nothing but rounding.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.controls.base import FittedSurrogate
+from controlshap.functions.base import KnownFunction
+from controlshap.models.model import Model
+from controlshap.sampling.recording import Tape
+from controlshap.values.base import Imputer
+
+#: Copies of a row that exist at once: masks, the row, the model's own copy, a surrogate's products.
+COPIES = 6
+
+
+@dataclass
+class RowGame:
+    """Evaluates coalitions of the players for one explained row.
+
+    Attributes
+    ----------
+    x : ndarray of shape (columns,)
+    at_x : ndarray of shape (outputs, functions)
+        v(all): every function at x.
+    """
+
+    x: FloatArray
+    imputer: Imputer
+    at_x: FloatArray
+    memory_limit: int
+    seen: dict[bytes, FloatArray] = field(default_factory=dict, init=False)
+    keeps: bool = field(default=True, init=False)
+    most_by_draw: float = field(default=math.inf, init=False)
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs of the model."""
+        return int(self.at_x.shape[0])
+
+    @property
+    def n_functions(self) -> int:
+        """Functions that are evaluated on the same rows."""
+        return int(self.at_x.shape[1])
+
+    def evaluate(self, rows: FloatArray) -> FloatArray:
+        """All functions on rows `(..., columns)`, shape `(..., outputs, functions)`."""
+        raise NotImplementedError
+
+    def coalition_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
+        """Values `(u, k, d, outputs, functions)` of coalitions `(u, k, players)` with draws `(u, d, columns)`."""
+        u, k, _ = coalitions.shape
+        n_draws, n_columns = draws.shape[1:]
+        values = np.empty((u, k, n_draws, self.n_outputs, self.n_functions))
+        per_coalition = n_draws * n_columns * COPIES + self.imputer.workspace(walk=False)
+        if per_coalition * k * 8 <= self.memory_limit:
+            for part in self.slices(u, per_coalition * k):
+                rows = self.imputer.coalition_rows(self.x, coalitions[part], draws[part])
+                values[part] = self.evaluate(rows)
+            self._keep(values)
+            return values
+        for unit in range(u):
+            for part in self.slices(k, min(per_coalition, self.memory_limit // 8)):
+                for some in self.slices(n_draws, n_columns * COPIES * (part.stop - part.start)):
+                    rows = self.imputer.coalition_rows(
+                        self.x, coalitions[unit : unit + 1, part], draws[unit : unit + 1, some]
+                    )
+                    values[unit, part, some] = self.evaluate(rows)[0]
+        self._keep(values)
+        return values
+
+    def repeated_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
+        """As `coalition_values` for pairs `(u, 2, players)` that all have the same draws; each pair is evaluated once.
+
+        A pair that was met before, either way round, costs nothing.
+        """
+        flipped = ~coalitions[:, 0, 0]
+        pairs = np.where(flipped[:, None, None], coalitions[:, ::-1], coalitions)
+        keys = [row.tobytes() for row in np.packbits(pairs[:, 0], axis=1)]
+        fresh = {key: number for number, key in reversed(list(enumerate(keys))) if key not in self.seen}
+        if fresh:
+            numbers = np.sort(np.array(list(fresh.values())))
+            trace, self.keeps = self.keeps, False
+            found = self.coalition_values(pairs[numbers], np.broadcast_to(draws[:1], (len(numbers), *draws.shape[1:])))
+            self.keeps = trace
+            if len(self.seen) >= self.most_by_draw:  # of these only the mean over draws stays
+                found = np.broadcast_to(found.mean(axis=2, keepdims=True), found.shape)
+            self.seen |= {keys[number]: values for number, values in zip(numbers, found, strict=True)}
+        values = np.stack([self.seen[key] for key in keys])
+        values[flipped] = values[flipped][:, ::-1]
+        self._keep(values)
+        return values
+
+    def walk_values(self, permutations: IntArray, draws: FloatArray, at_draws: FloatArray) -> FloatArray:
+        """Values along walks, end points included, averaged over draws.
+
+        Parameters
+        ----------
+        permutations : ndarray of shape (u, players)
+        draws : ndarray of shape (u, d, columns)
+        at_draws : ndarray of shape (u, d, outputs, functions)
+            v_b(0) of each draw.
+
+        Returns
+        -------
+        ndarray of shape (u, players + 1, outputs, functions)
+        """
+        u, p = permutations.shape
+        values = np.empty((u, p + 1, self.n_outputs, self.n_functions))
+        values[:, 0] = at_draws.mean(axis=1)
+        values[:, p] = self.at_x
+        n_draws, n_columns = draws.shape[1:]
+        per_walk = (p - 1) * n_draws * n_columns * COPIES + self.imputer.workspace(walk=True)
+        found = []
+        for part in self.slices(u, per_walk):
+            rows = self.imputer.walk_rows(self.x, permutations[part], draws[part])
+            by_draw = self.evaluate(rows)
+            values[part, 1:p] = by_draw.mean(axis=2)
+            found.append(by_draw)
+        self._keep(np.concatenate(found))
+        return values
+
+    def _keep(self, values: FloatArray) -> None:
+        """Called with what was evaluated, `(u, k, d, outputs, functions)`."""
+
+    def slices(self, n: int, doubles_each: int) -> Iterator[slice]:
+        """Batches of `n` things of so many doubles each, under the memory limit."""
+        step = max(1, int(self.memory_limit // (8 * max(1, doubles_each))))
+        for start in range(0, n, step):
+            yield slice(start, min(n, start + step))
+
+
+@dataclass
+class Game(RowGame):
+    """The model first, then the surrogates; counts model evaluations.
+
+    Attributes
+    ----------
+    trace : list or None
+        Where it is a list, what the model said is kept there, for functions that are fitted to it.
+    tape : Tape
+        What the model has said before, and where what it says is kept.
+    seconds, n_timed
+        Time that the model took, and for how many rows.
+    """
+
+    model: Model
+    surrogates: tuple[FittedSurrogate, ...]
+    label: str
+    n_evaluations: int = 0
+    trace: list[FloatArray] | None = None
+    tape: Tape = field(default_factory=Tape)
+    seconds: float = 0.0
+    n_timed: int = 0
+
+    @property
+    def seconds_each(self) -> float | None:
+        """Time of an evaluation; None before there was one."""
+        return self.seconds / self.n_timed if self.n_timed else None
+
+    def evaluate(self, rows: FloatArray) -> FloatArray:
+        """All functions on rows `(..., columns)`, shape `(..., outputs, functions)`."""
+        flat = rows.reshape(-1, rows.shape[-1])
+        values = np.empty((len(flat), self.n_outputs, self.n_functions))
+        if len(flat):
+            where = f"{self.label}, evaluations {self.n_evaluations} to {self.n_evaluations + len(flat) - 1}"
+
+            def ask(some: FloatArray) -> FloatArray:
+                began = time.perf_counter()
+                found = self.model(self.imputer.to_inputs(some), n_outputs=self.n_outputs, where=where)
+                self.seconds += time.perf_counter() - began
+                self.n_timed += len(some)
+                return found
+
+            values[..., 0] = self.tape.answer(flat, ask)
+            self.n_evaluations += len(flat)
+            for number, surrogate in enumerate(self.surrogates, start=1):
+                values[..., number] = surrogate(flat)
+        return values.reshape(*rows.shape[:-1], self.n_outputs, self.n_functions)
+
+    def _keep(self, values: FloatArray) -> None:
+        if self.trace is not None and self.keeps:
+            self.trace.append(values[..., 0])
+
+    def evaluate_surrogates(self, rows: FloatArray) -> FloatArray:
+        """The surrogates alone on rows `(n, columns)`, shape `(n, outputs, surrogates)`."""
+        values = np.empty((len(rows), self.n_outputs, len(self.surrogates)))
+        for number, surrogate in enumerate(self.surrogates):
+            for part in self.slices(len(rows), rows.shape[-1]):
+                values[part, :, number] = surrogate(rows[part])
+        return values
+
+
+@dataclass
+class FunctionGame(RowGame):
+    """Fitted functions alone, without model evaluations.
+
+    Attributes
+    ----------
+    functions : tuple of tuples of KnownFunction
+        For each output its functions.
+    """
+
+    functions: tuple[tuple[KnownFunction, ...], ...]
+
+    @classmethod
+    def of(
+        cls, functions: tuple[tuple[KnownFunction, ...], ...], x: FloatArray, imputer: Imputer, memory_limit: int
+    ) -> FunctionGame:
+        """The game of these functions at x."""
+        at_x = np.array([[one.predict(x[None])[0] for one in of_output] for of_output in functions])
+        return cls(x, imputer, at_x, memory_limit, functions)
+
+    def evaluate(self, rows: FloatArray) -> FloatArray:
+        """All functions on rows `(..., columns)`, shape `(..., outputs, functions)`."""
+        flat = rows.reshape(-1, rows.shape[-1])
+        values = np.empty((len(flat), self.n_outputs, self.n_functions))
+        if len(flat):
+            for output, of_output in enumerate(self.functions):
+                for number, function in enumerate(of_output):
+                    values[:, output, number] = function.predict(flat)
+        return values.reshape(*rows.shape[:-1], self.n_outputs, self.n_functions)

@@ -1,0 +1,1 @@
+"""shap's calls and plots."""

@@ -1,0 +1,87 @@
+"""What `Explanation.to_shap()` hands over to shap's plots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from controlshap._errors import MissingExtraError
+from controlshap._types import FloatArray
+
+if TYPE_CHECKING:
+    from controlshap.results.explanation import Explanation
+
+#: How a label that is not there is shown; shap's plots cannot show None.
+MISSING_LABEL = "missing"
+
+
+def to_shap(explanation: Explanation, level: float | None = None) -> Any:
+    """A `shap.Explanation` of the same values.
+
+    `data` holds numbers only, as shap's colours and trees need them; where a player shows a label (a category, the
+    active column of a group), that is its position among the labels, and `display_data` has the label itself.
+    `error_std` holds the standard errors. No plot of shap draws it, and shap's own means over rows do not average it.
+
+    Parameters
+    ----------
+    explanation : Explanation
+    level : float, optional
+        Of confidence intervals that go along as `lower_bounds` and `upper_bounds`, which shap's waterfall draws.
+        Without it none go along: shap keeps the bounds of the first row when it averages rows, and its waterfall then
+        refuses to draw them.
+    """
+    try:
+        import shap
+    except ImportError as error:
+        raise MissingExtraError("`to_shap()` needs shap: pip install 'controlshap[shap]'.") from error
+    low, high = (None, None) if level is None else explanation.confidence_interval(level)
+    data, shown = _numbers_and_labels(explanation)
+    several = explanation.values.ndim == 3
+    return shap.Explanation(
+        values=explanation.values,
+        base_values=explanation.base_values,
+        data=data,
+        display_data=shown,
+        feature_names=list(explanation.feature_names),
+        # the name of an only output would make shap take the players for outputs
+        output_names=list(explanation.output_names) if several and explanation.output_names else None,
+        lower_bounds=low,
+        upper_bounds=high,
+        error_std=explanation.standard_errors,
+    )
+
+
+def _numbers_and_labels(explanation: Explanation) -> tuple[FloatArray, np.ndarray[Any, np.dtype[Any]] | None]:
+    """What players show, as numbers and, where some of it is no number, as it reads."""
+    single = all(len(columns) == 1 for columns in explanation.player_columns)
+    if single and explanation.data.dtype.kind in "fiu":
+        return explanation.data[:, [columns[0] for columns in explanation.player_columns]], None
+    shown = explanation.player_data()
+    numbers = np.empty(shown.shape)
+    readable = np.empty(shown.shape, dtype=object)
+    labelled = False
+    for player in range(shown.shape[1]):
+        column = shown[:, player]
+        if all(_is_number(value) for value in column):
+            numbers[:, player] = [np.nan if value is None else float(value) for value in column]
+            readable[:, player] = numbers[:, player]
+            continue
+        labelled = True
+        labels = [MISSING_LABEL if _is_missing(value) else str(value) for value in column]
+        place = {label: float(i) for i, label in enumerate(sorted(set(labels) - {MISSING_LABEL}))}
+        place.setdefault(MISSING_LABEL, float(len(place)))
+        numbers[:, player] = [place[label] for label in labels]
+        readable[:, player] = labels
+    return numbers, readable if labelled else None
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it can stand on an axis; what is missing can stand among numbers."""
+    return _is_missing(value) or (
+        isinstance(value, (int, float, np.number)) and not isinstance(value, (bool, np.bool_))
+    )
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)

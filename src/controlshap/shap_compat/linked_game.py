@@ -1,0 +1,173 @@
+"""The game of shap's KernelExplainer: a link of the weighted mean over the background, for each coalition as a whole.
+
+The mean game of `Explainer` is a mean of games, one for each background row, and may be sampled row by row. A link of
+the mean is not: every coalition needs the whole background, as in shap. So the game itself is the model here, a
+function of which players are revealed (0 or 1 each), explained at all ones over a background of one row of zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from controlshap._errors import BudgetTooSmallError, ModelOutputError
+from controlshap._parallel import check_jobs, ordered_map
+from controlshap._random import resolve_entropy
+from controlshap._types import AnyArray, FloatArray
+from controlshap.data.players import Players
+from controlshap.explainer import Explainer
+from controlshap.models.model import Model
+from controlshap.results.explanation import Explanation
+from controlshap.shap_compat.arguments import Link
+from controlshap.shap_compat.model import Inputs
+
+
+@dataclass(frozen=True, eq=False)
+class LinkedProblem:
+    """What is the same for all rows.
+
+    Attributes
+    ----------
+    model : Model
+        Takes what `to_inputs` makes of mixed rows.
+    background : ndarray of shape (n, columns)
+    weights : ndarray of shape (n,)
+        They sum to 1.
+    index : ndarray of shape (n,) or None
+        Index of the background rows, for models that look at it.
+    link : callable
+        Of means, element by element.
+    to_inputs : Inputs
+        From mixed rows and their index to what the model takes.
+    base : ndarray of shape (outputs,)
+        The link of the mean over the background.
+    """
+
+    model: Model
+    background: AnyArray
+    weights: FloatArray
+    index: AnyArray | None
+    link: Link
+    to_inputs: Inputs
+    players: Players
+    base: FloatArray
+    settings: dict[str, Any]
+    memory_limit: int
+
+    def predict(self, rows: AnyArray, index: AnyArray | None, n_outputs: int | None, where: str) -> FloatArray:
+        """Checked outputs `(n, outputs)`."""
+        model = Model(self.model.predict, self.model.source, partial(self.to_inputs, index=index))
+        return model(rows, n_outputs=n_outputs, where=where)
+
+    def linked(self, means: FloatArray, where: str) -> FloatArray:
+        """The link of means `(n, outputs)`, checked."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            found = self.link(means)
+        finite = np.isfinite(found)
+        if not finite.all():
+            raise ModelOutputError(
+                f"`link` must give finite values; on {where} it gave {found[~finite][0]} for a mean prediction of "
+                f"{means[~finite][0]:.6g}. Use a link that is finite there, or 'logit', which is finite at 0 and 1."
+            )
+        return found
+
+
+class LinkedGame:
+    """The game of one row, as a function of coalitions `(m, players)`; it counts its evaluations of the model."""
+
+    def __init__(self, problem: LinkedProblem, row: AnyArray, label: Any, number: int) -> None:
+        self.problem = problem
+        self.row = row
+        self.where = f"row {number}"
+        index = None if problem.index is None else np.array([label])
+        outputs = problem.predict(row[None], index, len(problem.base), self.where)
+        self.at_row = problem.linked(outputs, self.where)[0]
+        self.n_evaluations = 1
+
+    def __call__(self, coalitions: FloatArray) -> FloatArray:
+        """Values `(m, outputs)`."""
+        problem = self.problem
+        n_rows, n_columns = problem.background.shape
+        values = np.empty((len(coalitions), len(problem.base)))
+        sizes = coalitions.sum(axis=1)
+        values[sizes == 0] = problem.base
+        values[sizes == coalitions.shape[1]] = self.at_row
+        others = np.flatnonzero((sizes > 0) & (sizes < coalitions.shape[1]))
+        step = max(1, problem.memory_limit // (48 * n_rows * n_columns))
+        for start in range(0, len(others), step):
+            part = others[start : start + step]
+            revealed = problem.players.expand(coalitions[part] > 0.5)
+            mixed = np.where(revealed[:, None], self.row, problem.background).reshape(-1, n_columns)
+            index = None if problem.index is None else np.tile(problem.index, len(part))
+            outputs = problem.predict(mixed, index, len(problem.base), self.where)
+            self.n_evaluations += len(mixed)
+            means = np.einsum("n,mno->mo", problem.weights, outputs.reshape(len(part), n_rows, -1))
+            values[part] = problem.linked(means, self.where)
+        return values
+
+
+def explain_linked(
+    problem: LinkedProblem,
+    rows: AnyArray,
+    labels: Sequence[Any],
+    *,
+    budget: int,
+    entropy: int,
+    n_jobs: int,
+    **goals: Any,
+) -> Explanation:
+    """Shapley values of the linked game for each row; `budget` in evaluations of the model for each.
+
+    Rows and columns of the result are those of the explainer; `data` and the names are left to the caller.
+    """
+    n_coalitions = (budget - 1) // len(problem.background)
+    task = partial(_explain_one, problem, n_coalitions, entropy, goals)
+    found = list(ordered_map(task, list(zip(range(len(rows)), rows, labels, strict=True)), check_jobs(n_jobs)))
+    parts = [explanation for explanation, _ in found]
+    joined: dict[str, Any] = {}
+    for field in fields(Explanation):
+        if isinstance(getattr(parts[0], field.name), np.ndarray):
+            joined[field.name] = np.concatenate([getattr(part, field.name) for part in parts])
+    joined["n_evaluations"] = np.array([count for _, count in found], dtype=np.int64)
+    settings = parts[0].settings | {
+        "budget": budget,
+        "n_background": len(problem.background),
+        "n_background_evaluations": len(problem.background),
+    }
+    return replace(
+        parts[0],
+        **joined
+        | {
+            "entropy": entropy,
+            "settings": settings,
+            "background_standard_errors": None,
+            "evaluations": None,
+            "stages": tuple(part.stages[0] for part in parts),
+        },
+    )
+
+
+def _explain_one(
+    problem: LinkedProblem, n_coalitions: int, entropy: int, goals: dict[str, Any], item: tuple[int, AnyArray, Any]
+) -> tuple[Explanation, int]:
+    number, row, label = item
+    game = LinkedGame(problem, row, label, number)
+    p = problem.players.n_players
+    explainer = Explainer(game, np.zeros((1, p)), **problem.settings)
+    # each row is the first of an explainer of its own, and must not share its random numbers with the others
+    own = resolve_entropy(np.random.SeedSequence(entropy, spawn_key=(number,)))
+    try:
+        explanation = explainer(np.ones((1, p)), budget=n_coalitions + 1, rng=own, keep=False, **goals)
+    except BudgetTooSmallError as error:
+        n_rows = len(problem.background)
+        needed = (error.needed - 1) * n_rows + 1
+        raise BudgetTooSmallError(
+            f"`budget` must be at least {needed} model evaluations here, `nsamples` at least {error.needed - 1}: each "
+            f"coalition takes the {n_rows} rows of the background, and the budget covers {n_coalitions}.",
+            needed,
+        ) from error
+    return explanation, game.n_evaluations

@@ -1,0 +1,79 @@
+"""Models as shap's KernelExplainer calls them: functions get arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from controlshap._types import AnyArray
+from controlshap.models.adapters import as_model
+from controlshap.models.model import Model
+
+
+class Predict:
+    """Calls the user's model, and remembers how many dimensions the outputs of a function have.
+
+    A function gets arrays, as in shap. A model, or a method of a model that was fitted on named columns, gets frames
+    where there are names; with `frames` functions do, too.
+    """
+
+    def __init__(self, model: Any, *, frames: bool) -> None:
+        adapted = as_model(model)
+        self.function = adapted.predict
+        self.n_dimensions: int | None = None
+        is_function = adapted.predict is model
+        self.arrays = is_function and not frames and not _was_fitted_on_names(model)
+        source = _owner(model) if is_function else adapted.source
+        self.model = Model(self if is_function else adapted.predict, source, output_names=adapted.output_names)
+
+    def __call__(self, rows: Any) -> Any:
+        """What the function returns for rows."""
+        outputs = self.function(rows.to_numpy() if self.arrays and hasattr(rows, "columns") else rows)
+        self.n_dimensions = np.ndim(outputs)
+        return outputs
+
+
+class Inputs:
+    """From mixed rows to what the model takes, arrays or frames: a class, so that it can be sent to workers."""
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+
+    def __call__(self, rows: AnyArray, index: AnyArray | None) -> Any:
+        """Rows as the model takes them; with an index where the model is to see one."""
+        if self.frame is None:
+            return rows
+        import pandas
+
+        mixed = pandas.DataFrame(rows, columns=self.frame.columns, index=index)
+        if index is not None:
+            mixed.index.name = self.frame.index.name
+        for name, kind in self.frame.dtypes.items():
+            if mixed[name].dtype != kind:
+                # a type that would change a value of the explained row (1.5 among integers) is not forced on it
+                mixed[name] = mixed[name].astype(kind) if _fits(mixed[name], kind) else mixed[name].infer_objects()
+        return mixed
+
+
+def _fits(column: Any, kind: Any) -> bool:
+    """Whether all values of a column have this type."""
+    if hasattr(kind, "categories"):
+        return bool((column.isin(kind.categories) | column.isna()).all())
+    try:
+        return bool(((column.astype(kind) == column) | column.isna()).all())
+    except (TypeError, ValueError):
+        return False
+
+
+def _was_fitted_on_names(model: Any) -> bool:
+    return getattr(getattr(model, "__self__", None), "feature_names_in_", None) is not None
+
+
+def _owner(function: Any) -> Any:
+    """The model whose prediction this function is, from which exact values may be had; else the function."""
+    owner = getattr(function, "__self__", None)
+    if not hasattr(owner, "predict") or (hasattr(owner, "classes_") and not hasattr(owner, "predict_proba")):
+        return function
+    own = as_model(owner)
+    return own.source if own.predict == function else function

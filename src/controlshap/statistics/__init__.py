@@ -1,0 +1,1 @@
+"""Estimates, errors and certainty from arrays; knows no model."""

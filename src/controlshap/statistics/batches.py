@@ -1,0 +1,109 @@
+"""Units in batches, as they come: sums that take no more memory however many units there are. Arrays only.
+
+A batch is a run of consecutive visits to one block (of consecutive units, where draws are independent). A block has a
+fixed number of places for batches; when these are full, neighbours are put together and a batch holds twice as many
+units. Which units share a batch depends on how many there are and on nothing else. Means of batches serve as units
+do, with their sizes (`Strata.sizes`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+
+from controlshap._types import FloatArray, IntArray
+from controlshap.statistics import two_stage as strata
+from controlshap.statistics.two_stage import Strata, sum_by
+
+_Array = TypeVar("_Array", FloatArray, IntArray)
+
+#: Fewest places of a block: two batches at least are left when they are put together, and show the variance within.
+FEWEST_PLACES = 4
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Which units some are: their numbers, their blocks, and which visit to its block each is."""
+
+    unit: IntArray
+    block: IntArray
+    rank: IntArray
+
+    def __len__(self) -> int:
+        return len(self.unit)
+
+    def __getitem__(self, chosen: IntArray | slice) -> Numbers:
+        return Numbers(self.unit[chosen], self.block[chosen], self.rank[chosen])
+
+
+@dataclass
+class Batches:
+    """Sums over batches.
+
+    Attributes
+    ----------
+    n_blocks : int
+        Blocks of a finite background; one where draws are independent.
+    size : int
+        Units of a full batch.
+    counts : ndarray of shape (n_blocks, places)
+    sums : ndarray of shape (n_blocks, places, ...)
+        Made with the first units.
+    """
+
+    n_blocks: int
+    size: int = 1
+    counts: IntArray = field(init=False)
+    sums: FloatArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        places = max(FEWEST_PLACES, strata.MANY_UNITS // self.n_blocks)
+        self.counts = np.zeros((self.n_blocks, places - places % 2), dtype=np.int64)
+
+    def add(self, units: Numbers, values: FloatArray) -> None:
+        """Add what units brought, `(units, ...)`."""
+        places = self.counts.shape[1]
+        if not hasattr(self, "sums"):
+            self.sums = np.zeros((*self.counts.shape, *values.shape[1:]))
+        while units.rank.max(initial=0) >= self.size * places:
+            self.counts, self.sums = _paired(self.counts), _paired(self.sums)
+            self.size *= 2
+        numbers, index = np.unique(units.block * places + units.rank // self.size, return_inverse=True)
+        index = index.reshape(-1)
+        self.counts.reshape(-1)[numbers] += np.bincount(index)
+        flat = self.sums.reshape(-1, *self.sums.shape[2:])  # a view
+        flat[numbers] += sum_by(index, values, len(numbers))
+
+    def alike(self) -> Batches:
+        """None of them yet, in the same blocks."""
+        return Batches(self.n_blocks)
+
+    def means(self) -> FloatArray:
+        """Of the batches that have units, block by block."""
+        used = self.counts > 0
+        return self.sums[used] / self.counts[used].reshape(-1, *[1] * (self.sums.ndim - 2))
+
+    def unit_weights(self, design: Strata) -> FloatArray:
+        """Weight of a unit of each block, `(n_blocks,)`, alike for all units of a block."""
+        block, place = np.nonzero(self.counts)
+        weights = np.zeros(self.n_blocks)
+        weights[block] = design.weights / self.counts[block, place]
+        return weights
+
+    def strata(self, population: float) -> Strata:
+        """The design of the batches."""
+        block, place = np.nonzero(self.counts)
+        sizes = self.counts[block, place]
+        if math.isinf(population):
+            return Strata(np.arange(len(sizes)), sizes=sizes)
+        return Strata(block, population, sizes=sizes)
+
+
+def _paired(values: _Array) -> _Array:
+    """Neighbours put together; the second half of the places is free."""
+    paired = np.zeros_like(values)
+    paired[:, : values.shape[1] // 2] = values[:, ::2] + values[:, 1::2]
+    return paired

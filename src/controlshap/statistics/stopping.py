@@ -1,0 +1,216 @@
+"""When to stop: pure functions of a snapshot.
+
+Rules are looked at after stages whose number is known before the first. Each look may be wrong with an equal share of
+`1 - level` (alpha spending: the chance that any look is wrong is at most their sum), so what a rule has certified holds
+at the level although the look was chosen by its result.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from controlshap._errors import InvalidArgumentError
+from controlshap._types import FloatArray
+from controlshap.statistics.certainty import ROUNDING, cut_ratios, magnitude_order, order_ratios, quantile, sign_ratios
+
+#: How much longer each stage is than the one before.
+GROWTH = 1.4
+#: Fewest units at the first look, and at the first look of a rule: far quantiles need more degrees of freedom.
+FIRST_UNITS, FIRST_RULE_UNITS = 16, 40
+#: A last stage before the time limit is worth at least this share of what there is.
+WORTH = 0.05
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Values `(p, outputs)`, their covariance `(outputs, p, p)` and degrees of freedom `(p, outputs)`.
+
+    `complete` says whether every background row had a part, so that an error of 0 is one.
+    """
+
+    values: FloatArray
+    covariance: FloatArray
+    dof: FloatArray
+    complete: bool = True
+
+    @property
+    def errors(self) -> FloatArray:
+        """Standard errors `(p, outputs)`."""
+        errors: FloatArray = np.sqrt(np.einsum("opp->po", self.covariance))
+        return errors
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What has to be certain.
+
+    Attributes
+    ----------
+    kind : {"signs", "top", "ranking"}
+    k : int or None
+        How many of the largest; None for all.
+    """
+
+    kind: str
+    k: int | None = None
+
+    def ratio(self, snapshot: Snapshot, alpha: float) -> float:
+        """How many times smaller the errors must be, at level `1 - alpha` for each output."""
+        n_outputs = snapshot.values.shape[1]
+        return float(np.max([self._ratio(snapshot, output, alpha) for output in range(n_outputs)]))
+
+    def _ratio(self, snapshot: Snapshot, output: int, alpha: float) -> float:
+        values, dof = snapshot.values[:, output], snapshot.dof[:, output]
+        if self.kind == "signs":
+            errors = snapshot.errors[:, output]
+            return float(sign_ratios(values, errors, dof, alpha, complete=snapshot.complete).max())
+        order = magnitude_order(values)
+        ratios = order_ratios(values, snapshot.covariance[output], dof, alpha, complete=snapshot.complete)
+        cuts = cut_ratios(ratios, order)
+        if self.kind == "top":
+            return float(cuts[self.k - 1]) if self.k is not None else 0.0
+        return float(cuts[: self.k].max(initial=0.0))
+
+
+def known_badly(dof: FloatArray) -> FloatArray:
+    """How much wider an interval of 95 % is with so many degrees of freedom than with a known error."""
+    return np.asarray(quantile(dof, 0.025) / quantile(np.array(np.inf), 0.025))
+
+
+def parse_rules(stop: Any, n_players: int) -> tuple[Rule, ...]:
+    """`stop=`: "signs", "top 5", "ranking", "ranking 5", or several in a list."""
+    if stop is None:
+        return ()
+    rules = []
+    several = list(stop) if isinstance(stop, (list, tuple)) and len(stop) else [stop]
+    for one in several:
+        found = re.fullmatch(r"(signs|top|ranking)(?:\s+(\d+))?", one.strip()) if isinstance(one, str) else None
+        if found is None or (found[1] == "top") > (found[2] is not None) or (found[1] == "signs" and found[2]):
+            raise InvalidArgumentError(
+                f"`stop` must be 'signs', 'top 5', 'ranking' or 'ranking 5' (or other numbers), or a list of them; "
+                f"got {one!r}."
+            )
+        k = int(found[2]) if found[2] else None
+        if n_players == 1 and found[2]:
+            raise InvalidArgumentError(f"`stop={one!r}` is about the order of players, and there is one player only.")
+        if k is not None and not 1 <= k < n_players:
+            raise InvalidArgumentError(
+                f"`stop={one!r}` needs a number from 1 to {n_players - 1}: there are {n_players} players."
+            )
+        rules.append(Rule(found[1], k))
+    return tuple(rules)
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """Largest number of evaluations of a row, and what to stop for before.
+
+    Attributes
+    ----------
+    budget : int
+    tolerance, absolute : float or None
+        Largest standard error, divided by the spread (largest minus smallest) of the values, as in Covert and Lee; or
+        as it is.
+    rules : tuple of Rule
+        What has to be certain, all of it.
+    alpha : float
+        Chance that any of the rules is wrong, for each row and output.
+    time_limit : float or None
+        Seconds for the row.
+    planned : int or None
+        Budget that estimator and control were chosen for, where this is a continuation.
+    was_early : bool
+        Whether the run that is continued could end early.
+    share : float
+        Part of alpha for all looks of this run; less than 1 for a continuation of what was looked at before.
+    staged : bool
+        Whether the run goes in stages although nothing can end it, so that one sees how it settles.
+    """
+
+    budget: int
+    tolerance: float | None = None
+    absolute: float | None = None
+    rules: tuple[Rule, ...] = ()
+    alpha: float = 0.05
+    time_limit: float | None = None
+    planned: int | None = None
+    was_early: bool = False
+    share: float = 1.0
+    staged: bool = False
+
+    @property
+    def looks(self) -> bool:
+        """Whether what was found may end a run."""
+        return self.tolerance is not None or self.absolute is not None or bool(self.rules)
+
+    @property
+    def early(self) -> bool:
+        """Whether a run may end before its budget, as far as choices of the design are concerned."""
+        return self.was_early if self.planned is not None else self.looks or self.time_limit is not None
+
+    @property
+    def design_budget(self) -> int:
+        """Budget that estimator and control are chosen for."""
+        return self.budget if self.planned is None else self.planned
+
+    def error_ratio(self, snapshot: Snapshot, share: float) -> float:
+        """How many times too large the errors are, at worst; 1 or less is good enough, and 1 where nothing was asked.
+
+        `share` of alpha is what this look may be wrong with.
+        """
+        if not self.looks:
+            return 1.0
+        ratios = [rule.ratio(snapshot, share * self.alpha / len(self.rules)) for rule in self.rules]
+        # an error that is itself known from few degrees of freedom may be far too small, and is chosen for being small
+        largest = (snapshot.errors * known_badly(snapshot.dof)).max(axis=0)
+        if not snapshot.complete and (largest <= ROUNDING * np.abs(snapshot.values).max(initial=0.0)).any():
+            return np.inf  # nothing that matters was met yet
+        if self.absolute is not None:
+            ratios.append(float((largest / self.absolute).max()))
+        if self.tolerance is not None:
+            values = snapshot.values
+            limit = self.tolerance * (np.ptp(values, axis=0) if len(values) > 1 else np.abs(values[0]))
+            short = np.where(limit > 0, largest / np.where(limit > 0, limit, 1.0), np.where(largest > 0, np.inf, 0.0))
+            ratios.append(float(short.max()))
+        return float(np.max(ratios))
+
+    @property
+    def first_look(self) -> int:
+        """Fewest units of which anything is concluded."""
+        return FIRST_RULE_UNITS if self.rules else FIRST_UNITS
+
+    def first_stage(self, fewest: int, most: int) -> int:
+        """Units of the first stage: few where time may be short, else as many as the first look needs."""
+        if not self.looks and self.time_limit is None and not self.staged:
+            return most
+        return min(most, max(fewest, 2 if self.time_limit is not None else self.first_look))
+
+    def next_stage(self, n_units: int, most: int, seconds: float, n_before: int = 0) -> int:
+        """Units of the next stage, after `seconds` for those beyond `n_before`; the same number where time is up."""
+        if n_units >= most:
+            return n_units
+        step = (
+            min(most, int(np.ceil(n_units * GROWTH)))
+            if self.looks or self.time_limit is not None or self.staged
+            else most
+        )
+        if self.time_limit is None:
+            return step
+        if n_units == n_before:  # nothing was timed yet
+            return min(step, n_units + max(2, int(WORTH * n_units)))
+        affordable = n_before + int((n_units - n_before) * self.time_limit / max(seconds, 1e-9))
+        enough = n_units + max(1.0, WORTH * (n_units - n_before))
+        return min(step, affordable) if affordable >= enough else n_units
+
+    def n_looks(self, start: int, most: int) -> int:
+        """Looks there will be, if none ends the run; one where there is nothing to look for."""
+        if not self.looks:
+            return 1
+        stages = [start]
+        while stages[-1] < most:
+            stages.append(min(most, int(np.ceil(stages[-1] * GROWTH))))
+        return max(1, sum(n >= self.first_look or n == most for n in stages))

@@ -1,0 +1,225 @@
+"""What units contribute: every estimator is `solve(weighted mean of terms)`.
+
+Shapes: `n` units, `c` components (the players, then the base value), `o` outputs, `f` functions
+(the model first, then the surrogates). Model and surrogates go through the same code.
+
+`pseudo_values` linearises `solve`: their weighted mean is the estimate, so that every variance
+formula for a mean applies, to walks (where terms are the contributions themselves) and to least
+squares (where they are the influence values) alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import scipy.linalg
+
+from controlshap._errors import SingularSystemError
+from controlshap._types import FloatArray, IntArray
+from controlshap.statistics.two_stage import sum_by
+
+#: Units whose pseudo-values are formed at once.
+BATCH = 8192
+
+
+class Terms(Protocol):
+    """The contributions of all units to one estimate."""
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+
+    def solve(self, weights: FloatArray) -> FloatArray:
+        """Estimates `(batch, c, o, f)` for weights `(batch, n)` that sum to 1."""
+
+    def pseudo_values(self, weights: FloatArray) -> FloatArray:
+        """`(n, c, o, f)`, whose weighted mean is `solve(weights)`."""
+
+    def residual_pseudo_values(self, weights: FloatArray) -> FloatArray:
+        """The same with residuals corrected for leverage: for variances only."""
+
+
+@dataclass(frozen=True)
+class MeanTerms:
+    """Terms whose weighted mean is the estimate: walks, per-feature sampling, enumeration."""
+
+    values: FloatArray  # (n, c, o, f)
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return len(self.values)
+
+    def solve(self, weights: FloatArray) -> FloatArray:
+        """Weighted means."""
+        return np.tensordot(weights, self.values, axes=1)
+
+    def pseudo_values(self, weights: FloatArray) -> FloatArray:  # noqa: ARG002 (a mean is linear)
+        """The terms themselves."""
+        return self.values
+
+    residual_pseudo_values = pseudo_values
+
+
+@dataclass(frozen=True)
+class LeastSquaresTerms:
+    """Rows of the constrained regression of KernelSHAP (the paper's closed form).
+
+    A unit is one coalition, `regressor = z`, `target = v(z) - v(0)`; or a coalition and its
+    complement, for which the objective depends on `phi` only through `regressor = z - 1/2` and
+    `target = (v(z) - v(1-z))/2`. The values are constrained to sum to `total`.
+
+    Attributes
+    ----------
+    regressors : ndarray of shape (n, p)
+    targets : ndarray of shape (n, o, f)
+    draw_targets : ndarray of shape (m, n_draws, o, f)
+        Targets of each draw, whose mean is the target; of the first m units where the rest are kept as means.
+    total, base : ndarray of shape (o, f)
+        v(all) - v(0), and v(0).
+    paired : bool
+        Which of the two forms.
+    """
+
+    regressors: FloatArray
+    targets: FloatArray
+    draw_targets: FloatArray
+    total: FloatArray
+    base: FloatArray
+    paired: bool
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return len(self.targets)
+
+    @property
+    def n_players(self) -> int:
+        """Number of players."""
+        return int(self.regressors.shape[1])
+
+    def first(self, n_units: int) -> LeastSquaresTerms:
+        """The first units alone."""
+        part = slice(0, n_units)
+        return replace(
+            self,
+            regressors=self.regressors[part],
+            targets=self.targets[part],
+            draw_targets=self.draw_targets[part],
+        )
+
+    def solve(self, weights: FloatArray) -> FloatArray:
+        """Constrained least squares for each row of weights."""
+        return self._solve(weights, self.targets, self.total, self.base)
+
+    def _solve(self, weights: FloatArray, targets: FloatArray, total: FloatArray, base: FloatArray) -> FloatArray:
+        n, p = self.regressors.shape
+        o, f = total.shape
+        reduced = self.regressors @ _sum_zero_basis(p)  # a' Q, (n, p-1)
+        offset = self.regressors.sum(axis=1) / p  # a' 1/p
+        shifted = targets.reshape(n, o * f) - offset[:, None] * total.reshape(1, o * f)
+        gram = np.empty((len(weights), p - 1, p - 1))
+        right = np.empty((len(weights), p - 1, o * f))
+        for k, w in enumerate(weights):
+            scaled = reduced * w[:, None]
+            gram[k] = scaled.T @ reduced
+            right[k] = scaled.T @ shifted
+        _check_regular(gram, self.n_units, p, self.paired)
+        free = np.linalg.solve(gram, right)  # (batch, p-1, o*f)
+        values = _sum_zero_basis(p) @ free + total.reshape(1, 1, o * f) / p
+        solution = np.empty((len(weights), p + 1, o, f))
+        solution[:, :p] = values.reshape(len(weights), p, o, f)
+        solution[:, p] = base
+        return solution
+
+    def draw_solutions(self, weights: FloatArray, at_x: FloatArray, at_draws: FloatArray) -> FloatArray:
+        """What each draw alone would have given, `(draws, c, o)`, for the first function.
+
+        `at_x` (outputs,) is v(all), `at_draws` (draws, outputs) is v(0) of each draw.
+        """
+        n_draws, o = at_draws.shape
+        n_known = len(self.draw_targets)
+        if n_known < self.n_units:  # the first of many units tell it well enough
+            return self.first(n_known).draw_solutions(weights[:n_known], at_x, at_draws)
+        targets = self.draw_targets[..., 0].reshape(n_known, n_draws * o, 1)
+        total, base = (at_x - at_draws).reshape(-1, 1), at_draws.reshape(-1, 1)
+        solution = self._solve(weights[None], targets, total, base)[0, :, :, 0]
+        return solution.reshape(-1, n_draws, o).transpose(1, 0, 2)
+
+    def pseudo_values(self, weights: FloatArray) -> FloatArray:
+        """`phi + G Q'a (target - a'phi)`, with G the inverse of the weighted Gram matrix."""
+        return self._pseudo_values(weights, corrected=False)
+
+    def residual_pseudo_values(self, weights: FloatArray) -> FloatArray:
+        """Residuals divided by sqrt(1 - leverage) (the HC2 form): unbiased for even noise."""
+        return self._pseudo_values(weights, corrected=True)
+
+    def _pseudo_values(self, weights: FloatArray, *, corrected: bool) -> FloatArray:
+        p = self.n_players
+        estimate = self.solve(weights[None])[0]
+        influence, leverage = self.influence(weights)
+        residuals = self.targets - np.tensordot(self.regressors, estimate[:p], axes=1)
+        if corrected:
+            residuals = residuals / np.sqrt(np.maximum(1.0 - leverage, 1e-3))[:, None, None]
+        pseudo = np.empty((self.n_units, p + 1, *self.total.shape))
+        np.multiply(influence[:, :, None, None], residuals[:, None], out=pseudo[:, :p])
+        pseudo[:, :p] += estimate[:p]
+        pseudo[:, p] = self.base
+        return pseudo
+
+    def batch_means(self, weights: FloatArray, batch: IntArray, n_batches: int) -> FloatArray:
+        """Means of the corrected pseudo-values over batches of units, `(n_batches, c, o, f)`, in little memory."""
+        p = self.n_players
+        estimate = self.solve(weights[None])[0]
+        influence, leverage = self.influence(weights)
+        sums = np.zeros((n_batches, p, *self.total.shape))
+        for start in range(0, self.n_units, BATCH):
+            part = slice(start, start + BATCH)
+            residuals = self.targets[part] - np.tensordot(self.regressors[part], estimate[:p], axes=1)
+            residuals /= np.sqrt(np.maximum(1.0 - leverage[part], 1e-3))[:, None, None]
+            numbers, index = np.unique(batch[part], return_inverse=True)
+            sums[numbers] += sum_by(
+                index.reshape(-1), influence[part, :, None, None] * residuals[:, None], len(numbers)
+            )
+        counts = np.bincount(batch, minlength=n_batches)
+        means = np.empty((n_batches, p + 1, *self.total.shape))
+        means[:, :p] = estimate[:p] + sums / counts[:, None, None, None]
+        means[:, p] = self.base
+        return means
+
+    def influence(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """`Q (Q'MQ)^-1 Q'a` per unit `(n, p)`, and the leverages `(n,)`."""
+        basis = _sum_zero_basis(self.n_players)
+        reduced = self.regressors @ basis
+        gram = (reduced * weights[:, None]).T @ reduced
+        _check_regular(gram[None], self.n_units, self.n_players, self.paired)
+        solved = np.linalg.solve(gram, reduced.T).T  # (n, p-1)
+        leverage = np.einsum("ij,ij->i", solved, reduced) * weights
+        return solved @ basis.T, leverage
+
+    def base_slope(self, weights: FloatArray) -> FloatArray:
+        """Derivative of every component `(c,)` with respect to v(0), which the estimate takes as known."""
+        ones = np.ones((1, 1))
+        shift = np.zeros((self.n_units, 1, 1)) if self.paired else -np.ones((self.n_units, 1, 1))
+        return self._solve(weights[None], shift, -ones, ones)[0, :, 0, 0]
+
+
+def _sum_zero_basis(p: int) -> FloatArray:
+    """Orthonormal basis of the vectors that sum to zero, shape (p, p-1)."""
+    basis: FloatArray = scipy.linalg.helmert(p).T
+    return basis
+
+
+def _check_regular(gram: FloatArray, n_units: int, p: int, paired: bool) -> None:
+    if p < 2:
+        return
+    spectrum = np.linalg.eigvalsh(gram)
+    if (spectrum[:, 0] <= 1e-10 * spectrum[:, -1]).any():
+        kind = "pairs of coalitions" if paired else "coalitions"
+        raise SingularSystemError(
+            f"{n_units} {kind} leave the least squares of KernelSHAP singular for {p} players: at least "
+            f"{p - 1} independent ones are needed, and a few times more in each group or resample. "
+            "Raise `budget`, lower `n_draws`, use fewer groups, or use estimator='permutation'."
+        )

@@ -1,0 +1,276 @@
+"""Which background rows are visited, and what that means for the variance. Arrays only.
+
+The background is a finite population of blocks (a block is the rows that one unit uses; one row
+by default). Units visit blocks in shuffled cycles, so the estimate is the mean over blocks of the
+mean over visits, and its variance is that of two-stage sampling: with `m` of `M` blocks visited,
+`v_b` visits to block b and f = m/M,
+
+    var = (1 - f) s_between^2 / m  +  f / m^2  sum_b s_b^2 / v_b
+
+where `s_between^2` is the variance of the block means and `s_b^2` the variance within a block
+(Cochran, Sampling Techniques, section 10). A complete pass (f = 1) has no noise from the choice of
+rows; independent draws (M infinite, f = 0) have all of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from controlshap._types import FloatArray, IntArray
+from controlshap.statistics.covariance_root import Roots as Roots
+from controlshap.statistics.covariance_root import sum_by as sum_by
+
+#: Below this share of the population, the within-block part of the variance is not worth its visits.
+FRESH_SHARE = 0.1
+#: After that, every fifth visit of the first pass is a second visit, to learn the within-block part.
+REVISIT_EVERY = 5
+#: With more units than this, a bias of order 1/n is nothing and batches of units serve for variances.
+MANY_UNITS = 4096
+
+
+def visit_sequence(n_blocks: int, n_units: int, rng: np.random.Generator) -> IntArray:
+    """Blocks to visit, in order; a shorter sequence from an equal stream is a prefix of a longer one.
+
+    The first pass visits every block once, in random order, with some second visits mixed in (they
+    alone show the variance within a block); the second pass visits the blocks that have had one
+    visit; every later pass is a fresh shuffle.
+    """
+    order = rng.permutation(n_blocks)
+    head = max(1, math.ceil(FRESH_SHARE * n_blocks))
+    fresh = REVISIT_EVERY - 1  # first visits between two second ones
+    revisited = max(0, n_blocks - head) // fresh
+    mixed = np.empty((revisited, REVISIT_EVERY), dtype=order.dtype)
+    mixed[:, :fresh] = order[head : head + revisited * fresh].reshape(revisited, fresh)
+    mixed[:, fresh] = order[:revisited]
+    passes = [order[:head], mixed.ravel(), order[head + revisited * fresh :], order[revisited:]]
+    n_visits = sum(len(part) for part in passes)
+    while n_visits < n_units:
+        passes.append(rng.permutation(n_blocks))
+        n_visits += n_blocks
+    return np.concatenate(passes)[:n_units]
+
+
+def block_rows(n_rows: int, n_draws: int) -> IntArray:
+    """Rows of each block, shape (n_blocks, n_draws): every row is in equally many blocks.
+
+    Blocks are windows of `n_draws` consecutive rows of a circle (the caller shuffles it), so the mean
+    over all blocks is the mean over all rows, also when `n_draws` does not divide `n_rows`.
+    """
+    n_draws = min(n_draws, n_rows)
+    n_blocks = n_rows // math.gcd(n_rows, n_draws)
+    starts = np.arange(n_blocks) * n_draws
+    return (starts[:, None] + np.arange(n_draws)) % n_rows
+
+
+@dataclass(frozen=True)
+class Strata:
+    """The block of each unit.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n_units,)
+        Block of each unit; all different for independent draws.
+    population : float
+        Number of blocks there are; infinite for draws from a distribution.
+    settled : bool
+        Whether one visit determines a block's value (all coalitions are enumerated), so that there
+        is no variance within.
+    sizes : ndarray of shape (n_units,) or None
+        Where what is taken for a unit is the mean of a batch of units: how many of them.
+    """
+
+    labels: IntArray
+    population: float = math.inf
+    settled: bool = False
+    sizes: IntArray | None = None
+
+    @classmethod
+    def independent(cls, n_units: int) -> Strata:
+        """Units that share nothing."""
+        return cls(np.arange(n_units))
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return len(self.labels)
+
+    @cached_property
+    def _grouping(self) -> tuple[IntArray, IntArray]:
+        _, index, counts = np.unique(self.labels, return_inverse=True, return_counts=True)
+        return index.reshape(-1), counts
+
+    @property
+    def index(self) -> IntArray:
+        """Number of the visited block of each unit, 0 to m - 1."""
+        return self._grouping[0]
+
+    @property
+    def visits(self) -> IntArray:
+        """Visits of each visited block, shape (m,)."""
+        if self.sizes is None:
+            return self.counts
+        return np.bincount(self.index, self.sizes).astype(np.int64)
+
+    @property
+    def counts(self) -> IntArray:
+        """Units, or batches of them, in each visited block, shape (m,)."""
+        return self._grouping[1]
+
+    @property
+    def n_blocks(self) -> int:
+        """Visited blocks; independent units are blocks of their own, also in batches."""
+        return int(self.visits.sum()) if self.is_independent else len(self.counts)
+
+    @property
+    def many(self) -> bool:
+        """Whether there are so many blocks that a bias of order 1/n is nothing."""
+        return self.n_blocks > MANY_UNITS
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether the units are i.i.d."""
+        return math.isinf(self.population) and len(self.counts) == self.n_units
+
+    @cached_property
+    def share(self) -> float:
+        """F = m/M, or 0 (conservative) where nothing shows the variance within blocks."""
+        if not self.settled and not (self.counts >= 2).any():
+            return 0.0
+        return min(1.0, len(self.counts) / self.population)
+
+    @property
+    def weights(self) -> FloatArray:
+        """Weight of each unit in the estimate: 1/(m v_b), shape (n_units,); of a batch, its units' together."""
+        if self.sizes is not None and self.is_independent:
+            return np.asarray(self.sizes / self.sizes.sum())
+        m = len(self.visits)
+        weights: FloatArray = 1.0 / (m * self.visits[self.index])
+        return weights if self.sizes is None else weights * self.sizes
+
+    @cached_property
+    def _within(self) -> FloatArray:
+        """Coefficient of s_b^2, shape (m,); blocks with one visit borrow the mean s^2 of those with more."""
+        several = self.counts >= 2
+        if self.settled or not several.any():
+            return np.zeros(len(self.visits))
+        borrowed = (~several).sum() / several.sum()
+        scale = self.share / len(self.visits) ** 2
+        return np.where(several, scale * (1.0 / self.visits + borrowed), 0.0)
+
+    @property
+    def _between(self) -> float:
+        m = len(self.counts)
+        return (1.0 - self.share) / (m * (m - 1)) if m > 1 else 0.0
+
+    def coarsen(self, n_units: int) -> tuple[IntArray, Strata]:
+        """Batches of about n_units units in all, within blocks, each to be taken as one unit.
+
+        Returns the batch of each unit, and the design of the batches: variances of batch means (see `even_out`) are
+        those of units, with fewer degrees of freedom and in less memory.
+        """
+        if self.is_independent:
+            batch = np.arange(self.n_units) * n_units // self.n_units
+            return batch, Strata.independent(n_units)
+        order = np.argsort(self.index, kind="stable")
+        first = np.concatenate([[0], np.cumsum(self.visits)[:-1]])
+        rank = np.empty(self.n_units, dtype=np.int64)
+        rank[order] = np.arange(self.n_units) - np.repeat(first, self.visits)
+        wanted = np.round(self.visits * n_units / self.n_units).astype(np.int64)
+        batches = np.where(self.visits >= 2, np.clip(wanted, 2, self.visits), 1)
+        start = np.concatenate([[0], np.cumsum(batches)[:-1]])
+        batch = start[self.index] + rank * batches[self.index] // self.visits[self.index]
+        return batch, Strata(np.repeat(np.arange(len(batches)), batches), self.population, self.settled)
+
+    def even_out(self, batch_means: FloatArray, sizes: IntArray) -> FloatArray:
+        """Scale deviations of batch means from their block's mean as if all batches of a block had the same size."""
+        trailing = [1] * (batch_means.ndim - 1)
+        blocks = np.zeros(self.n_units, dtype=np.int64) if self.is_independent else self.index
+        n_blocks = int(blocks.max()) + 1
+        shaped = sizes.reshape(-1, *trailing)
+        in_block = sum_by(blocks, shaped.astype(float), n_blocks)
+        center = (sum_by(blocks, batch_means * shaped, n_blocks) / in_block)[blocks]
+        number = sum_by(blocks, np.ones_like(shaped, dtype=float), n_blocks)
+        scale = np.sqrt(shaped * (number / in_block)[blocks])
+        result: FloatArray = center + scale * (batch_means - center)
+        return result
+
+    def block_means(self, values: FloatArray) -> FloatArray:
+        """Mean of `values` (units on axis 0) in each visited block."""
+        trailing = [1] * (values.ndim - 1)
+        if self.sizes is not None:
+            values = values * self.sizes.reshape(-1, *trailing)
+        sums = sum_by(self.index, values, len(self.counts))
+        result: FloatArray = sums / self.visits.reshape(-1, *trailing)
+        return result
+
+    def noise_within(self, values: FloatArray, means: FloatArray) -> FloatArray:
+        """Mean over blocks of s_b^2 / v_b, from blocks visited twice and more; 0 (conservative) from none."""
+        several = self.counts >= 2
+        if self.settled or not several.any():
+            return np.zeros(means.shape[1:])
+        squares: FloatArray = (values - means[self.index]) ** 2
+        if self.sizes is not None:
+            squares *= self.sizes.reshape(-1, *[1] * (values.ndim - 1))
+        squares = sum_by(self.index, squares, len(self.counts))
+        spread: FloatArray = squares[several].sum(axis=0) / (self.counts[several] - 1).sum()
+        return np.asarray(spread * (1.0 / self.visits).mean())
+
+    def roots(self, pseudo_values: FloatArray) -> Roots:
+        """Square root of the two-stage covariance of the weighted mean of `pseudo_values`."""
+        means = self.block_means(pseudo_values)
+        trailing = [1] * (pseudo_values.ndim - 1)
+        parts, groups, dofs, blocks = [], [], [], []
+        if self._between > 0:
+            if self.sizes is not None and self.is_independent:
+                # a batch mean has the variance of a unit over its size
+                scale = np.sqrt(self.weights / (len(means) - 1)).reshape(-1, *trailing)
+                parts.append(scale * (means - np.tensordot(self.weights, means, axes=1)))
+            else:
+                parts.append(math.sqrt(self._between) * (means - means.mean(axis=0)))
+            groups.append(np.zeros(len(means), dtype=np.int64))
+            dofs.append(np.array([len(means) - 1.0]))
+            blocks.append(np.arange(len(means)))
+        used = self._within > 0
+        if used.any():
+            units = np.flatnonzero(used[self.index])
+            block = self.index[units]
+            scale = np.sqrt(self._within[block] / (self.counts[block] - 1))
+            if self.sizes is not None:
+                scale *= np.sqrt(self.sizes[units])
+            parts.append(scale.reshape(-1, *trailing) * (pseudo_values[units] - means[block]))
+            numbers = np.cumsum(used) - 1 + len(dofs)
+            groups.append(numbers[block])
+            dofs.append(self.counts[used] - 1.0)
+            blocks.append(block)
+        if not parts:
+            return Roots.zero(pseudo_values.shape[1:])
+        return Roots(np.concatenate(parts), np.concatenate(groups), np.concatenate(dofs), np.concatenate(blocks))
+
+    def resample(self, n_resamples: int, rng: np.random.Generator) -> FloatArray:
+        """Bootstrap weights, shape (n_resamples, n_units), each row summing to 1.
+
+        Independent units: the ordinary bootstrap. Otherwise blocks and visits are perturbed by
+        centred multinomial counts, scaled (as Rao and Wu do) so that the bootstrap variance of a mean
+        is the two-stage variance above.
+        """
+        n, m = self.n_units, len(self.visits)
+        if self.is_independent:
+            counts: FloatArray = rng.multinomial(n, np.full(n, 1.0 / n), size=n_resamples) / n
+            return counts
+        change = np.zeros((n_resamples, n))
+        if self._between > 0:
+            counts = rng.multinomial(m, np.full(m, 1.0 / m), size=n_resamples) - 1.0
+            change += math.sqrt(self._between * m * m) * counts[:, self.index]
+        units_by_block = np.split(np.argsort(self.index, kind="stable"), np.cumsum(self.visits)[:-1])
+        for block in np.flatnonzero(self._within > 0):
+            members = units_by_block[block]
+            v = len(members)
+            counts = rng.multinomial(v, np.full(v, 1.0 / v), size=n_resamples) - 1.0
+            # var(counts @ y / v) = (v-1) s^2 / v^2, which is to become _within * s^2
+            change[:, members] += math.sqrt(self._within[block] * v * v / (v - 1)) * m * counts
+        result: FloatArray = self.weights * (1.0 + change)
+        return result

@@ -1,0 +1,1 @@
+"""Explanations and explainers on disk."""

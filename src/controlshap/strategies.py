@@ -1,0 +1,77 @@
+"""Short names to strategies: the one place where "kernel" becomes `Kernel()`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from controlshap._errors import InvalidArgumentError
+from controlshap.controls import (
+    CoalitionProcess,
+    Control,
+    LogisticRidge,
+    Polynomial,
+    RidgeNetwork,
+    Taylor,
+    Trees,
+    WideNetwork,
+)
+from controlshap.estimators import Estimator, Kernel, PerFeature, Permutation
+from controlshap.values import GaussianConditional, Marginal, ValueFunction
+from controlshap.variances import Analytic, Bootstrap, Grouped, LeastSquares, Variance
+
+VALUE_FUNCTIONS = {"independent": Marginal, "correlated": GaussianConditional}
+ESTIMATORS = {"permutation": Permutation, "kernel": Kernel, "per_feature": PerFeature}
+CONTROLS = {
+    "taylor": Taylor, "ridge": LogisticRidge, "network": RidgeNetwork, "polynomial": Polynomial, "trees": Trees,
+    "coalitions": CoalitionProcess, "wide_network": WideNetwork,
+}  # fmt: skip
+VARIANCES = {"analytic": Analytic, "bootstrap": Bootstrap, "least_squares": LeastSquares, "grouped": Grouped}
+
+
+def resolve_value_function(features: Any) -> ValueFunction:
+    """`features=`."""
+    value_function: ValueFunction = _resolve("features", features, VALUE_FUNCTIONS, "bind")
+    return value_function
+
+
+def resolve_estimator(estimator: Any) -> Estimator | None:
+    """`estimator=`; None for "auto"."""
+    return None if estimator == "auto" else _resolve("estimator", estimator, ESTIMATORS, "terms", "auto")
+
+
+def resolve_controls(control: Any) -> tuple[Control, ...] | None:
+    """`control=`; None for "auto" and "thorough", empty for "none"."""
+    if isinstance(control, str) and control in ("auto", "thorough"):
+        return None
+    if isinstance(control, str) and control == "none":
+        return ()
+    if isinstance(control, (list, tuple)):
+        if not control:
+            raise InvalidArgumentError("`control` is an empty list; use control='none'.")
+        return tuple(
+            _resolve("control", one, CONTROLS, ("fit", "learn", "learn_game"), "auto", "thorough", "none")
+            for one in control
+        )
+    return (_resolve("control", control, CONTROLS, ("fit", "learn", "learn_game"), "auto", "thorough", "none"),)
+
+
+def resolve_variance(variance: Any) -> Variance | None:
+    """`variance=`; None for "auto"."""
+    return None if variance == "auto" else _resolve("variance", variance, VARIANCES, "roots", "auto")
+
+
+def _resolve(argument: str, value: Any, names: Mapping[str, type], method: str | tuple[str, ...], *others: str) -> Any:
+    if isinstance(value, str):
+        if value in names:
+            return names[value]()
+        known = ", ".join(repr(name) for name in (*others, *names))
+        raise InvalidArgumentError(f"`{argument}` must be one of {known}, or an object; got {value!r}.")
+    methods = (method,) if isinstance(method, str) else method
+    if isinstance(value, type) or not any(hasattr(value, one) for one in methods):
+        classes = ", ".join(f"{cls.__name__}()" for cls in names.values())
+        raise InvalidArgumentError(
+            f"`{argument}` must be a name or an object such as {classes}; got {value!r}. "
+            + ("Instantiate the class." if isinstance(value, type) else f"It has no method `{methods[0]}`.")
+        )
+    return value

@@ -1,0 +1,86 @@
+"""Bootstrap over units (the paper, section 4.2, first method)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from controlshap._errors import InvalidArgumentError
+from controlshap._types import FloatArray
+from controlshap.statistics.terms import Terms
+from controlshap.statistics.two_stage import Roots, Strata
+
+#: Resamples solved together.
+AT_ONCE = 20
+
+
+@final
+@dataclass(frozen=True)
+class Bootstrap:
+    """Resample units, solve again, take the covariance of the solutions.
+
+    Parameters
+    ----------
+    n_resamples : int
+        Number of resamples; the paper uses 200.
+    """
+
+    n_resamples: int = 200
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.n_resamples, (int, np.integer)) or self.n_resamples < 10:
+            raise InvalidArgumentError(
+                f"`n_resamples` must be a whole number of at least 10; got {self.n_resamples!r}. The paper uses 200."
+            )
+
+    @property
+    def needs_independent_units(self) -> bool:
+        """Cycles are resampled as such."""
+        return False
+
+    @property
+    def takes_batches(self) -> bool:
+        """By their roots."""
+        return True
+
+    @property
+    def by_units(self) -> bool:
+        """No."""
+        return False
+
+    @property
+    def fewest_units(self) -> int:
+        """Two."""
+        return 2
+
+    def check(self, *, least_squares: bool, n_draws: int) -> None:
+        """Fits every estimator."""
+
+    def roots(self, terms: Terms, strata: Strata, rng: np.random.Generator) -> Roots:
+        """Covariance of the resampled estimates."""
+        if strata.sizes is not None:
+            return self._multiplied(strata.roots(terms.pseudo_values(strata.weights)), rng)
+        # A few resamples at a time: their weights are as long as the units are many.
+        counts = [min(AT_ONCE, self.n_resamples - done) for done in range(0, self.n_resamples, AT_ONCE)]
+        estimates = np.concatenate([terms.solve(strata.resample(count, rng)) for count in counts])
+        rows = (estimates - estimates.mean(axis=0)) / np.sqrt(self.n_resamples - 1)
+        if strata.is_independent:
+            # The ordinary bootstrap variance has divisor n; and it knows no more than the units do.
+            rows *= np.sqrt(terms.n_units / (terms.n_units - 1))
+            unit_dof = terms.n_units - 1.0
+        else:
+            reference = strata.roots(terms.pseudo_values(strata.weights))
+            unit_dof = float(np.median(reference.degrees_of_freedom()))
+        return self._as_roots(rows, unit_dof)
+
+    def _multiplied(self, roots: Roots, rng: np.random.Generator) -> Roots:
+        """Of many units, in batches: each root times a normal number, whose sum has the covariance of the estimate."""
+        rows = np.tensordot(rng.standard_normal((self.n_resamples, len(roots.rows))), roots.rows, axes=1)
+        rows = (rows - rows.mean(axis=0)) / np.sqrt(self.n_resamples - 1)
+        return self._as_roots(rows, float(np.median(roots.degrees_of_freedom())))
+
+    def _as_roots(self, rows: FloatArray, unit_dof: float) -> Roots:
+        dof = 1.0 / (1.0 / (self.n_resamples - 1) + 1.0 / unit_dof)
+        return Roots(rows, np.zeros(len(rows), dtype=np.int64), np.array([dof]))

@@ -1,0 +1,91 @@
+"""The other commands: report, benchmark, demo, help."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+from cli_cases import EXPLAIN, FUNCTION, X, files, here, run
+
+import controlshap as cs
+
+FIXTURES = (files, here)  # pytest finds them by their names
+
+
+def test_report_of_a_saved_explanation(tmp_path):
+    cs.explain(lambda rows: rows[:, 0], X.to_numpy()[:2], X.to_numpy()[10:20], rng=0).save(tmp_path / "saved")
+    done = run("report", tmp_path / "saved", "--title", "A & B", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == {"report": str(tmp_path / "saved" / "report.html")}
+    assert "A &amp; B" in (tmp_path / "saved" / "report.html").read_text()
+    done = run("report", tmp_path)
+    assert done.exit_code == 1
+    assert "holds no saved explanation" in done.stderr
+
+
+def test_a_report_of_many_rows_shows_rows_from_all_over(here, tmp_path, monkeypatch):
+    from controlshap.cli import results as command_results
+
+    assert run(*EXPLAIN, "--out", tmp_path / "out", "--budget", 60, "--part-rows", 1).exit_code == 0
+    monkeypatch.setattr(command_results, "REPORT_ROWS", 4)
+    shown = []
+    monkeypatch.setattr(command_results, "write_report", lambda one, path, **settings: shown.append((one, settings)))
+    run("report", tmp_path / "out", "--out", tmp_path / "r.html")
+    explanation, settings = shown[0]
+    np.testing.assert_allclose(np.asarray(explanation.data, dtype=float), X[:12:3])
+    assert settings["title"] == "Shapley values of 4 of 12 rows"
+
+
+def test_benchmark_of_the_built_in_problem():
+    done = run("benchmark", "--budget", 700, "--rows", 2, "--seeds", 2, "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    ours, plain, shap = told["methods"]
+    assert shap["method"] == "shap.KernelExplainer"
+    assert ours["squared_error_over_ours"] == ours["seconds_over_ours"] == 1
+    assert plain["squared_error_over_ours"] > 3
+    assert shap["squared_error_over_ours"] > 3
+    assert plain["evaluations_a_row"] <= 700
+    assert 600 <= shap["evaluations_a_row"] <= 710
+    assert told["truth"]["budget"] == 35_000
+    assert 0 < told["truth"]["standard_error_over_our_error"] < 0.5
+
+
+def test_benchmark_of_a_model_of_ones_own(here):
+    command = ("benchmark", "arrays.skops", *FUNCTION, "--rows", 2, "--seeds", 2, "--budget", 500)
+    done = run(*command)
+    assert done.exit_code == 0, done.output
+    assert "Errors are taken against exact values." in done.stdout
+    assert "no error" in done.stdout  # a logistic regression is explained exactly
+    assert "shap.KernelExplainer" in done.stdout
+    done = run(*command, "--features", "correlated", "--groups", "groups.json")
+    assert done.exit_code == 0, done.output
+    assert "Without shap.KernelExplainer: it explains independent features only." in done.stdout
+    done = run("benchmark", "arrays.skops")
+    assert done.exit_code == 2
+    assert "or none of them" in done.stderr
+
+
+def test_demo_hands_over(monkeypatch, tmp_path):
+    from controlshap.cli import demo
+
+    seen = []
+    monkeypatch.setattr(demo, "main", seen.append)
+    assert run("demo", "--out", tmp_path).exit_code == 0
+    assert seen == [["--out", str(tmp_path)]]
+
+
+def test_help_tells_every_command_and_the_exit_codes():
+    text = run("--help").stdout
+    for name in ("demo", "explain", "report", "benchmark", "reproduce"):
+        assert name in text
+        assert run(name, "--help").exit_code == 0
+    for page in (text, run("explain", "--help").stdout):
+        assert "3 finished but some parts failed, 130" in " ".join(page.split())
+
+
+def test_without_click_one_line_says_what_to_install():
+    code = "import sys; sys.modules['click'] = None; from controlshap.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "controlshap: the command line needs click and tqdm: pip install 'controlshap[cli]'\n"

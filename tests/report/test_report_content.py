@@ -1,0 +1,151 @@
+"""What a report says: numbers with the digits that their errors justify, and words that fit."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from report_cases import browser, explain, order_shown, sampled, visit
+
+import controlshap as cs
+from controlshap.report import charts
+from controlshap.report import sentences as wording
+from controlshap.results.importance import importance_interval
+from controlshap.results.numbers import justified, number, share, significant, with_error
+
+FIXTURES = (browser, sampled, visit)  # pytest finds them by their names
+
+
+def test_numbers_have_the_digits_that_errors_justify():
+    assert with_error(0.123456, 0.00213).replace("\xa0", " ") == "0.1235 ± 0.0021"
+    assert with_error(-12345.6, 210.0).replace("\xa0", " ") == "−12,350 ± 210"
+    assert with_error(1.5e-9, 2e-11).replace("\xa0", " ") == "1.500e−9 ± 2.0e−11"
+    assert with_error(0.5, 0.0) == "0.5"
+    assert [number(v) for v in (0.0, 1234567.0, 0.00012345, 3e12)] == ["0", "1,235,000", "0.0001234", "3.000e12"]
+    assert share(4999, 5000) == "99.9 %"
+    assert share(0, 3) == "0 %"
+    values, errors = np.array([0.123456789, 0.1234567, -1e6 / 7, 0.0]), np.array([0.001, 0.0, 3e4, 0.0])
+    np.testing.assert_array_equal(justified(values, errors), [0.12346, 0.123457, -142900.0, 0.0])
+    np.testing.assert_array_equal(significant(np.array([0.0, 1.23456e-7, 98765.0]), 3), [0.0, 1.23e-7, 98800.0])
+
+
+def test_numbers_in_the_page_are_those_of_the_result(visit, sampled):
+    page = visit(sampled, "#row=17")
+    row, (low, high) = 17, sampled.confidence_interval(0.95)
+    assert page.text("#row-title") == "Row 17"
+    assert order_shown(page) == list(sampled.ranking().names(17))
+    players = [sampled.feature_names.index(name) for name in order_shown(page)]
+    shown = [float(t.replace("−", "-")) for t in page.texts("#players .value")]
+    errors = [float(t.lstrip("± \xa0")) for t in page.texts("#players .error")]
+    np.testing.assert_allclose(shown, sampled.values[row, players], atol=0.06 * max(errors))
+    np.testing.assert_allclose(errors, sampled.standard_errors[row, players], rtol=0.06)
+    page.focus("#players tbody tr")
+    told = dict(zip(page.texts("#tooltip dt"), page.texts("#tooltip dd"), strict=True))
+    first = players[0]
+    ends = [float(t.replace("−", "-")) for t in told["95 % interval"].split(" to ")]
+    np.testing.assert_allclose(ends, [low[row, first], high[row, first]], atol=0.06 * errors[0])
+    assert float(told["standard error"]) == pytest.approx(sampled.standard_errors[row, first], rel=0.01)
+    assert told["without control"].replace("\xa0", " ") == with_error(
+        sampled.uncontrolled_values[row, first], sampled.uncontrolled_standard_errors[row, first]
+    ).replace("\xa0", " ")
+    assert float(told["variance reduction"].rstrip(" %")) == pytest.approx(
+        100 * sampled.variance_reduction[row, first], abs=0.11
+    )
+    prediction = sampled.base_values[row] + sampled.values[row].sum()
+    assert float(page.text("#row-sum strong").replace("−", "-")) == pytest.approx(prediction, rel=1e-4)
+
+
+def test_summary_in_words_and_importance(visit, sampled):
+    page = visit(sampled, title="A title & more")
+    text, summary = page.text("#summary").replace("\xa0", " "), sampled.summary()
+    assert page.js("document.title") == page.text("h1") == "A title & more"
+    assert "40 rows, by 6 players" in text
+    assert f"{sampled.n_evaluations.sum():,} in all" in text
+    first = summary.order[0]
+    told = with_error(summary.mean_absolute[first], summary.standard_errors[first]).replace("\xa0", " ")
+    assert f"{sampled.feature_names[first]} moves the prediction most, by {told}" in text
+    assert f"needed {number(np.median(sampled.gain), 3)} times the model evaluations" in text
+    names = page.texts("#importance tbody th")
+    assert names == [sampled.feature_names[player] for player in summary.order]
+    ordered = sampled.ranking().n_ordered
+    assert np.median(ordered) == 1
+    assert "in the median row only the first has a certified place" in text
+    assert "rng=5)" in page.text("#settings pre")
+    assert "estimator='permutation', control='ridge'" in page.text("#settings pre")
+    assert page.js("document.querySelectorAll('#importance svg rect').length") == 6
+    widths = page.js("[...document.querySelectorAll('#importance rect')].map(r => r.getBoundingClientRect().width)")
+    np.testing.assert_allclose(np.array(widths) / widths[0], np.sort(summary.mean_absolute)[::-1] /
+                               summary.mean_absolute.max(), atol=0.01)  # fmt: skip
+
+
+def test_certified_ranking_of_a_row(visit, sampled):
+    ranking = sampled.ranking(0.9)
+    rows = [int(ranking.n_ordered.argmin()), int(ranking.n_ordered.argmax())]
+    page = visit(sampled, level=0.9)
+    for row in rows:
+        page.js(f"location.hash = '#row={row}'")
+        page.js("new Promise(done => setTimeout(done, 50))")
+        groups = page.js(
+            "[...document.querySelectorAll('#row-ranking li')].map(l => [...l.querySelectorAll('.chip')]"
+            ".map(c => c.textContent))"
+        )
+        told = " > ".join(one[0] if len(one) == 1 else "{" + ", ".join(one) + "}" for one in groups)
+        assert told == ranking.describe(row)
+    assert "90 %" in page.text("#row-ranking-text")
+    certified = page.texts("#ranking .number")[1:]
+    assert certified[0] == f"{share(int(ranking.separated[:, 0].sum()), 40)} of rows"
+
+
+def test_exact_values_are_called_exact(visit):
+    explanation = explain(3, 3, control="auto", budget=5000)
+    assert set(explanation.status) == {"exact"}
+    page = visit(explanation)
+    assert "All values are exact: there is no sampling error." in page.text("#summary")
+    assert page.texts("#players .error") == ["exact"] * 3
+    page.focus("#players tbody tr")
+    assert "0 (exact)" in page.text("#tooltip")
+    assert page.js("document.querySelectorAll('.whisker').length") == 0
+    assert "no noise to control" in page.text("#control")
+
+
+def test_without_control_and_one_player(visit):
+    page = visit(explain(3, control="none"))
+    assert "No control was used." in page.text("#control")
+    assert page.js("document.querySelector('#plain-label').hidden")
+    one = explain(2, 3, control="auto", groups={"all": [0, 1, 2]})
+    page = visit(one)
+    assert order_shown(page) == ["all"]
+    assert page.js("document.querySelector('#ranking')") is None
+
+
+def test_rows_that_did_not_converge_are_told(visit):
+    with pytest.warns(cs.NotConvergedWarning):
+        explanation = explain(2, control="none", tolerance=1e-6)
+    assert "2 rows ended (budget reached) before what was asked for was reached" in visit(explanation).text(".warning")
+
+
+def test_importance_has_the_intervals_of_the_bar_plot(sampled):
+    few = replace(sampled, degrees_of_freedom=np.full(sampled.values.shape, 2.0))
+    summary = few.summary()
+    low, high = importance_interval(few, summary, 0.95)
+    chart = charts.importance(few, summary, 0, 0.95)
+    order = np.argsort(-summary.mean_absolute, kind="stable")
+    drawn = np.array([(bar.low, bar.high) for bar in chart.bars]) / 100.0 * high.max()
+    np.testing.assert_allclose(drawn, np.column_stack([low, high])[order], atol=1e-3 * high.max())
+    # few degrees of freedom widen the interval, and its scale has no part in them
+    assert ((high - summary.mean_absolute) > 1.97 * summary.standard_errors).all()
+    tiny = replace(few, values=few.values * 1e-90, standard_errors=few.standard_errors * 1e-90)
+    np.testing.assert_allclose(importance_interval(tiny, tiny.summary(), 0.95)[1], high * 1e-90)
+
+
+def test_words_for_errors_of_zero(sampled):
+    assert (sampled.status != "exact").all()
+    none = replace(sampled, standard_errors=np.zeros_like(sampled.values), complete=np.ones(len(sampled), dtype=bool))
+    assert wording.about_errors(none) == "The evaluations show no sampling error."
+    early = replace(none, complete=np.zeros(len(sampled), dtype=bool))
+    assert wording.about_errors(early).endswith("so far.")
+    assert "exact" not in wording.about_importance(early, early.summary(), 0)
+    assert "exact" not in wording.about_control(replace(early, uncontrolled_standard_errors=early.standard_errors))[0]
+    n_half = len(sampled) // 2 + 1
+    half = sampled.standard_errors.copy()
+    half[:n_half] = 0.0
+    assert f"in {n_half} of {len(sampled)} rows" in wording.about_control(replace(sampled, standard_errors=half))[0]

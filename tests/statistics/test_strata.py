@@ -1,0 +1,96 @@
+"""Two-stage variances and their bootstrap, against simulation over the design itself."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.stats import chi2
+
+from controlshap.statistics.two_stage import Roots, Strata, visit_sequence
+
+
+def population(seed, n_blocks=20):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=n_blocks) * 2.0, rng.uniform(0.2, 2.0, size=n_blocks)
+
+
+def simulate(n_units, n_blocks, n_repeats, seed, *, shift=0.0):
+    """Estimates and reported variances of the mean of a population of noisy blocks."""
+    means, spreads = population(1, n_blocks)
+    rng = np.random.default_rng(seed)
+    estimates, reported, dofs = [], [], []
+    for _ in range(n_repeats):
+        labels = visit_sequence(n_blocks, n_units, rng)
+        strata = Strata(labels, n_blocks)
+        values = (means[labels] + spreads[labels] * rng.normal(size=n_units) + shift)[:, None, None, None]
+        estimates.append(strata.weights @ values[:, 0, 0, 0])
+        roots = strata.roots(values)
+        reported.append(roots.variances()[0, 0, 0])
+        dofs.append(roots.degrees_of_freedom()[0, 0, 0])
+    return np.array(estimates), np.array(reported), np.array(dofs), means.mean()
+
+
+@pytest.mark.parametrize("n_units", [8, 15, 27, 35, 40, 70])
+def test_the_reported_variance_is_the_observed_one(n_units, global_seed):
+    n_repeats = 2000
+    estimates, reported, dofs, truth = simulate(n_units, 20, n_repeats, global_seed)
+    z = (estimates.mean() - truth) / (estimates.std(ddof=1) / np.sqrt(n_repeats))
+    assert abs(z) < 3.9  # level 1e-4
+    ratio = reported.mean() / estimates.var(ddof=1)
+    # spread of the ratio: of the observed variance (chi-squared) and of the mean of the reported ones
+    noise = np.sqrt(2 / n_repeats + (reported.std() / reported.mean()) ** 2 / n_repeats)
+    assert 1 - 4 * noise < ratio < 1 + 4 * noise
+    # Satterthwaite: the reported variance varies like chi-squared with the reported degrees of freedom
+    if n_units >= 35:
+        assert 0.6 < (2 * reported.mean() ** 2 / reported.var()) / np.median(dofs) < 1.7
+
+
+def test_without_second_visits_the_variance_is_conservative():
+    # two fresh rows of twenty, nothing revisited: the finite-population correction is left out
+    estimates, reported, _, _ = simulate(2, 20, 4000, 0)
+    assert 1.0 < reported.mean() / estimates.var() < 1.3
+
+
+def test_the_naive_variance_is_wrong_in_cycles():
+    # Negative control: counting visits as independent units overstates the variance of a full cycle.
+    estimates, _, _, _ = simulate(40, 20, 1000, 0)
+    means, spreads = population(1)
+    naive = (means.var() + (spreads**2).mean()) / 40
+    assert naive > 1.5 * estimates.var()
+
+
+@pytest.mark.parametrize(("n_units", "n_blocks"), [(30, np.inf), (15, 20), (35, 20), (50, 20)])
+def test_the_bootstrap_has_the_same_variance(n_units, n_blocks):
+    rng = np.random.default_rng(0)
+    if np.isinf(n_blocks):
+        strata = Strata.independent(n_units)
+    else:
+        strata = Strata(visit_sequence(n_blocks, n_units, rng), n_blocks)
+    values = rng.normal(size=(n_units, 3, 1, 1)) + 0.5 * strata.labels[:, None, None, None]
+    weights = strata.resample(20_000, rng)
+    assert_allclose(weights.sum(axis=1), 1.0)
+    resampled = (weights @ values[:, :, 0, 0]).var(axis=0)
+    expected = strata.roots(values).variances()[:, 0, 0]
+    if np.isinf(n_blocks):
+        expected = expected * (n_units - 1) / n_units  # the ordinary bootstrap divides by n
+    band = chi2.ppf([5e-5, 1 - 5e-5], 19_999) / 19_999
+    ratio = resampled / expected
+    assert (ratio > band[0] - 0.03).all()
+    assert (ratio < band[1] + 0.03).all()
+
+
+def test_one_part_keeps_its_degrees_of_freedom_and_parts_combine():
+    rng = np.random.default_rng(0)
+    one = Roots(rng.normal(size=(9, 2, 1, 1)), np.zeros(9, dtype=int), np.array([8.0]))
+    assert_allclose(one.degrees_of_freedom(), 8.0)
+    same = one.join(Roots(np.zeros((0, 2, 1, 1)), np.zeros(0, dtype=int), np.zeros(0)))
+    assert_allclose(same.variances(), one.variances())
+    both = one.join(one)
+    assert (both.degrees_of_freedom() > 8.0).all()
+    assert np.isinf(Roots.zero((2, 1, 1)).degrees_of_freedom()).all()
+
+
+def test_a_settled_block_has_no_variance_within():
+    values = np.random.default_rng(0).normal(size=(20, 1, 1, 1))
+    assert Strata(np.arange(20), 20, settled=True).roots(values).variances() == 0
+    half = Strata(np.arange(10), 20, settled=True).roots(values[:10]).variances()[0, 0, 0]
+    assert_allclose(half, 0.5 * values[:10].var(ddof=1) / 10)
