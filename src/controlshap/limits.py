@@ -1,43 +1,86 @@
-"""How far a row goes: the limits and goals of a call."""
+"""How far a row goes: the limits and goals of a call, declared once."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypedDict
 
 from controlshap._checks import at_least, check_level, positive
 from controlshap.statistics.stopping import Stopping, parse_rules
 
+#: Model evaluations a row, where nothing is said.
 DEFAULT_BUDGET = 10_000
-#: Largest number of evaluations a row may take when it is told what to stop for.
+#: Most evaluations of a row that has something to stop for.
 EARLY_BUDGET = 1_000_000
 
 
-def check_stopping(
-    n_players: int,
-    budget: int | None,
-    tolerance: float | None,
-    absolute_tolerance: float | None,
-    stop: Any,
-    level: float,
-    time_limit: float | None,
-) -> Stopping:
-    """The limits and goals of a call."""
-    rules = parse_rules(stop, n_players)
-    goals = tolerance is not None or absolute_tolerance is not None or bool(rules) or time_limit is not None
-    if budget is None:
-        budget = EARLY_BUDGET if goals else DEFAULT_BUDGET
-    budget = at_least("budget", budget, 1, "model evaluations a row")
-    positive("tolerance", tolerance, "a share of the spread of the values", "Use for example 0.01.")
-    positive(
-        "absolute_tolerance", absolute_tolerance, "a standard error in the units of the output", "Or use `tolerance`."
-    )
-    positive("time_limit", time_limit, "seconds for each row", "Leave it out for none.")
-    alpha = 1.0 - check_level(level)
-    return Stopping(
-        budget,
-        None if tolerance is None else float(tolerance),
-        None if absolute_tolerance is None else float(absolute_tolerance),
-        rules,
-        alpha,
-        None if time_limit is None else float(time_limit),
-    )
+class LimitOptions(TypedDict, total=False):
+    """The fields of `Limits` as keyword arguments."""
+
+    budget: int | None
+    tolerance: float | None
+    absolute_tolerance: float | None
+    stop: str | Sequence[str] | None
+    level: float
+    time_limit: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """When a row stops; the arguments of a call with the same names.
+
+    Attributes
+    ----------
+    budget : int or None
+        Most model evaluations for each row; by default 10,000, or 1,000,000 where there is something to stop for.
+    tolerance : float or None
+        Stop when the largest standard error is below this share of the spread of the values.
+    absolute_tolerance : float or None
+        Stop when the largest standard error is below this.
+    stop : str, list of str or None
+        Stop when this is certain: "signs", "top 5", "ranking" or "ranking 5".
+    level : float
+        Probability that all that `stop` certifies for a row (and output) is right.
+    time_limit : float or None
+        Most seconds for each row, roughly.
+    """
+
+    budget: int | None = None
+    tolerance: float | None = None
+    absolute_tolerance: float | None = None
+    stop: str | Sequence[str] | None = None
+    level: float = 0.95
+    time_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.budget is not None:
+            at_least("budget", self.budget, 1, "model evaluations a row")
+        positive("tolerance", self.tolerance, "a share of the spread of the values", "Use for example 0.01.")
+        positive(
+            "absolute_tolerance", self.absolute_tolerance, "a standard error in the units of the output",
+            "Or use `tolerance`.",
+        )  # fmt: skip
+        positive("time_limit", self.time_limit, "seconds for each row", "Leave it out for none.")
+        check_level(self.level)
+
+    def stopping(self, n_players: int, *, staged: bool = False) -> Stopping:
+        """The limits as the loop over a row takes them; refuses rules that do not fit the players."""
+        rules = parse_rules(self.stop, n_players)
+        goals = (self.tolerance, self.absolute_tolerance, self.time_limit)
+        default = EARLY_BUDGET if rules or any(goal is not None for goal in goals) else DEFAULT_BUDGET
+        return Stopping(
+            budget=default if self.budget is None else int(self.budget),
+            tolerance=None if self.tolerance is None else float(self.tolerance),
+            absolute=None if self.absolute_tolerance is None else float(self.absolute_tolerance),
+            rules=rules,
+            alpha=1.0 - float(self.level),
+            time_limit=None if self.time_limit is None else float(self.time_limit),
+            staged=staged,
+        )
+
+    def describe(self, stopping: Stopping) -> dict[str, Any]:
+        """Settings for a result to keep: the budget that applied, and the rules as a list."""
+        rules = [self.stop] if isinstance(self.stop, str) else list(self.stop or [])
+        numbers = {"tolerance": stopping.tolerance, "absolute_tolerance": stopping.absolute}
+        return asdict(self) | numbers | {"budget": stopping.budget, "stop": rules, "time_limit": stopping.time_limit}

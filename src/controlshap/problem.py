@@ -1,20 +1,31 @@
-"""Everything about an explanation that does not depend on the explained row."""
+"""Everything about an explanation that does not depend on the explained row.
+
+`Assembly` is what the arguments of an `Explainer` become; `Problem` adds what the model says about the background.
+"""
 
 from __future__ import annotations
 
+import copy
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
+from controlshap import strategies
+from controlshap._checks import at_least, check_seconds, refuse_missing
 from controlshap._types import FloatArray, IntArray
 from controlshap.controls import Control, SharedSurrogate
-from controlshap.data.players import Players
+from controlshap.data.encoding import Encoding, make_encoding, refuse_many_levels, refuse_unseen
+from controlshap.data.players import Groups, Players, resolve_players
+from controlshap.data.table import Table, has_gaps, read_rows, read_table, sample_table
 from controlshap.estimators.base import Estimator
-from controlshap.functions.forms import ExactForm
+from controlshap.functions import ExactForm, agrees, evaluations_to_recognise, recognise
+from controlshap.models.adapters import as_model
 from controlshap.models.model import Model
 from controlshap.values.base import Imputer
+from controlshap.values.marginal import Marginal, MarginalImputer
 from controlshap.variances.base import Variance
 
 
@@ -62,6 +73,15 @@ class BaseSample:
         mean: FloatArray = self.values.mean(axis=0)
         return mean
 
+    def sampling_error(self, population: int) -> FloatArray:
+        """Error of the base value `(outputs,)` because a finite background was sampled from so many rows."""
+        n = len(self.rows)
+        if not self.finite or n == population:
+            return np.zeros(self.n_outputs)
+        spread: FloatArray = self.values[:, :, 0].std(axis=0, ddof=1)
+        error: FloatArray = spread * np.sqrt((1.0 - n / population) / n)
+        return error
+
     def root_rows(self) -> FloatArray:
         """Root `(n, outputs, functions)` of the covariance of the mean."""
         n = len(self.values)
@@ -103,6 +123,182 @@ class Problem:
     @property
     def correlated(self) -> bool:
         """Whether rows are conditioned rather than mixed."""
-        from controlshap.values.marginal import MarginalImputer
-
         return not isinstance(self.imputer, MarginalImputer)
+
+
+class Assembly:
+    """The arguments of an `Explainer`, checked and bound to each other.
+
+    Rows to explain may bring new levels of categories; `read_rows` then extends `encoding` and `model`.
+
+    Attributes
+    ----------
+    settings : dict
+        Arguments of `Explainer` as they were given, without model, background and groups.
+    description : dict
+        The same as numbers and text, for a result to keep.
+    column_names : tuple of str
+    is_frame : bool
+        Whether the background was a frame, so that columns go by their names.
+    raw_players, players : Players
+        Players over the columns of the data, and over those of the encoding.
+    encoding : Encoding
+    background : ndarray of shape (n, columns)
+        In the columns of the encoding.
+    n_background : int
+        Rows of the background before any were sampled.
+    imputer : Imputer
+    model : Model
+    shared : SharedSurrogate or None
+        A surrogate fitted once for all rows.
+    cache : dict
+        What is computed once for all rows (D matrices).
+    """
+
+    def __init__(self, model: Any, background: Any, groups: Groups, settings: Mapping[str, Any]) -> None:
+        self.settings = dict(settings)
+        # Once: writing out the arrays of a value function takes longer than many an explanation.
+        self.description = {n: v if isinstance(v, (str, int)) else repr(v) for n, v in self.settings.items()}
+        table = read_table(background, "background")
+        self.column_names: tuple[str, ...] = table.names or tuple(f"x{i}" for i in range(table.n_columns))
+        self.is_frame = table.names is not None
+        self.raw_players = resolve_players(groups, self.column_names)
+        value_function = strategies.resolve_value_function(settings["features"])
+        self.estimator = strategies.resolve_estimator(settings["estimator"])
+        self.controls = strategies.resolve_controls(settings["control"])
+        self.variance = strategies.resolve_variance(settings["variance"])
+        self.coefficient: Literal["auto", "units", "folds"] = settings["coefficient"]
+        strategies.check_combination(self.variance, self.estimator, self.coefficient)
+        self.memory_limit = at_least("memory_limit", settings["memory_limit"], 2**20, "bytes; the default is 256 MB")
+        most = at_least("max_background", settings["max_background"], 2, "rows")
+        self.seconds = check_seconds(settings["seconds_per_evaluation"])
+        if isinstance(settings["control"], str) and settings["control"] == "thorough":
+            self.seconds = math.inf  # next to such a model, fitting takes no time
+        self.shared: SharedSurrogate | None = None
+        self.cache: dict[str, Any] = {}
+        self.n_probes = 0
+        self._form: tuple[ExactForm | None] | None = None
+        self._problem: Problem | None = None
+        adapted = as_model(model)
+        self.n_background = table.n_rows
+        draws_rows = isinstance(value_function, Marginal) or getattr(value_function, "draws", None) == "background"
+        if draws_rows and table.n_rows > most:
+            table = sample_table(table, most)
+        # gaps are told to surrogates by a flag, unless the model's own form understands NaN
+        flags = has_gaps(table) and isinstance(value_function, Marginal)
+        flags = flags and self._recognise(adapted, value_function, len(table.column(0))) is None
+        self.encoding = make_encoding(table, self.column_names, flag_missing=flags)
+        self.players: Players = self.encoding.expand(self.raw_players)
+        self.background = self.encoding.encode(table, "background")
+        if not isinstance(value_function, Marginal):
+            refuse_missing(self.background, "background", self.encoding.labels)
+            refuse_many_levels(self.encoding)
+        self.imputer = value_function.bind(self.background, self.players, self.encoding.labels)
+        self.model = put_behind(adapted, self.encoding)
+
+    @property
+    def n_background_evaluations(self) -> int:
+        """Model evaluations spent once: on the background (one, with random draws), and to read trees."""
+        return 0 if self._problem is None else len(self._problem.base.rows) + self.n_probes
+
+    @property
+    def n_surrogate_evaluations(self) -> int:
+        """Model evaluations spent once on a shared surrogate."""
+        return 0 if self.shared is None else self.shared.n_evaluations
+
+    def read_rows(self, X: Any) -> FloatArray:
+        """Rows to explain as doubles, in the columns of the encoding."""
+        table = read_rows(X, self.column_names, named=self.is_frame)
+        if not isinstance(self.imputer, MarginalImputer):
+            refuse_unseen(self.encoding, table)
+        self._extend(table)
+        rows = self.encoding.encode(table, "X")
+        if not isinstance(self.imputer, MarginalImputer):
+            refuse_missing(rows, "X", self.encoding.labels)
+        self.imputer.check(rows, self.encoding.labels)
+        return rows
+
+    def _extend(self, table: Table) -> None:
+        """Add levels of categories that appear for the first time."""
+        encoding = self.encoding.extended(table, "X")
+        if encoding is not self.encoding:
+            self.encoding = encoding
+            self.model = replace(self.model, to_inputs=encoding)
+            self._problem = None if self._problem is None else replace(self._problem, model=self.model)
+
+    def draft(self) -> Problem:
+        """The problem before the model was asked anything: `base` has rows and no values."""
+        if self._problem is not None:
+            return self._problem
+        finite = self.imputer.finite_draws is not None
+        # One evaluation shows the outputs when draws are random; v(0) is then estimated with each row.
+        rows = self.background if finite else self.imputer.center[None]
+        base = BaseSample(rows, np.empty((len(rows), 0, 1)), len(rows) if finite else math.inf)
+        form = self._recognise(self.model, self.imputer, len(rows)) if self.encoding.is_plain else None
+        return Problem(
+            self.model, self.background, base, self.imputer, self.players, self.encoding.labels, self.estimator,
+            self.controls, self.variance, self.coefficient, self.memory_limit, self.cache, form, self.shared,
+            self.seconds,
+        )  # fmt: skip
+
+    def problem(self) -> Problem:
+        """The problem with the model evaluated on the background, which happens once."""
+        if self._problem is None:
+            draft = self.draft()
+            predictions = self.evaluate(draft.base.rows, "background")
+            base = replace(draft.base, values=predictions[:, :, None])
+            form = draft.form
+            if form is not None and not agrees(form, base.rows, predictions):
+                form = None  # a subclass or a wrapped model that predicts something else
+            self._problem = replace(draft, base=base, form=form)
+        return self._problem
+
+    def share(self, surrogate: SharedSurrogate) -> None:
+        """Use a surrogate for all rows from now on."""
+        self.shared = surrogate
+        self._problem = None if self._problem is None else replace(self._problem, shared=surrogate)
+
+    def set_background_predictions(self, predictions: FloatArray) -> None:
+        """Take f(background) `(n, outputs)` from an earlier run, so that a resumed one has the same bits."""
+        problem = self.problem()
+        if problem.base.finite:
+            self._problem = replace(problem, base=replace(problem.base, values=predictions[:, :, None]))
+
+    def evaluate(self, rows: FloatArray, what: str) -> FloatArray:
+        """The model on rows `(n, columns)`, shape (n, outputs), in batches under the memory limit."""
+        parts: list[FloatArray] = []
+        step = max(1, self.memory_limit // (8 * 6 * rows.shape[1]))
+        for start in range(0, len(rows), step):
+            inputs = self.imputer.to_inputs(rows[start : start + step])
+            n_outputs = parts[0].shape[1] if parts else None
+            where = f"{what} rows {start} to {start + len(inputs) - 1}"
+            parts.append(self.model(inputs, n_outputs=n_outputs, where=where))
+        return np.concatenate(parts)
+
+    def copy(self, cache: dict[str, Any] | None = None) -> Assembly:
+        """A copy that extends its own encoding, and keeps what is computed once in `cache` if that is given."""
+        copied = copy.copy(self)
+        if cache is not None:
+            copied.cache = cache
+            copied._problem = None if self._problem is None else replace(self._problem, cache=cache)
+        return copied
+
+    def _recognise(self, model: Model, value_function: Any, n_rows: int) -> ExactForm | None:
+        """The model's exact form, where "auto" may use it; looked for once, since it may ask the model."""
+        if not isinstance(value_function, (Marginal, MarginalImputer)):
+            return None
+        if self.estimator is not None or self.controls is not None:
+            return None
+        if self._form is None:
+            self._form = (recognise(model.source, n_rows),)
+            self.n_probes = evaluations_to_recognise(model.source)
+        return self._form[0]
+
+
+def put_behind(model: Model, encoding: Encoding) -> Model:
+    """The model as a function of doubles: the encoding makes its own inputs of them."""
+    if encoding.is_plain and encoding.maker is None:
+        return model
+    # derivatives and forms are read from a model whose inputs are the columns, not from one behind an encoding
+    source = model.source if encoding.is_plain else encoding
+    return Model(model.predict, source, encoding, model.output_names)

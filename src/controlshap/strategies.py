@@ -16,7 +16,7 @@ from controlshap.controls import (
     Trees,
     WideNetwork,
 )
-from controlshap.estimators import Estimator, Kernel, PerFeature, Permutation
+from controlshap.estimators import Enumeration, Estimator, Kernel, PerFeature, Permutation
 from controlshap.values import GaussianConditional, Marginal, ValueFunction
 from controlshap.variances import Analytic, Bootstrap, Grouped, LeastSquares, Variance
 
@@ -75,3 +75,20 @@ def _resolve(argument: str, value: Any, names: Mapping[str, type], method: str |
             + ("Instantiate the class." if isinstance(value, type) else f"It has no method `{methods[0]}`.")
         )
     return value
+
+
+def check_combination(variance: Variance | None, estimator: Estimator | None, coefficient: Any) -> None:
+    """Refuse settings that do not go together."""
+    if coefficient not in ("auto", "units", "folds"):
+        raise InvalidArgumentError(f"`coefficient` must be 'auto', 'units' or 'folds'; got {coefficient!r}.")
+    if variance is not None and estimator is not None:
+        variance.check(least_squares=estimator.is_least_squares, n_draws=estimator.n_draws)
+    elif variance is not None:
+        variance.check(least_squares=False, n_draws=1)
+    if coefficient == "folds" and variance is not None and not variance.by_units:
+        raise InvalidArgumentError(
+            f"`coefficient='folds'` works unit by unit and fits variance='auto', 'analytic' or 'least_squares', "
+            f"not {variance}. Use coefficient='units'."
+        )
+    if estimator is not None and isinstance(estimator, Enumeration):
+        raise InvalidArgumentError("`estimator`: enumeration is chosen by estimator='auto' where it fits.")

@@ -114,7 +114,7 @@ def test_the_error_of_simulated_known_values_reaches_the_standard_errors():
     for control in (few, many):
         explainer = cs.Explainer(linear, background, features="correlated", control=control)
         explanation = explainer(x, budget=2000, rng=0)
-        moments = explainer._imputer.moments
+        moments = explainer._assembly.imputer.moments
         covariance = moments.correlation * np.outer(moments.scale, moments.scale)
         zero = np.zeros((1, n_columns, n_columns))
         columns = [[c] for c in range(n_columns)]

@@ -18,6 +18,8 @@ from xgboost import XGBRegressor
 
 import controlshap as cs
 from controlshap.data.columns import Category, category
+from controlshap.engine.rows import describe_call, explain_rows
+from controlshap.limits import Limits
 
 
 @pytest.fixture(scope="module")
@@ -94,16 +96,15 @@ def test_levels_that_the_background_does_not_hold(frame, pipeline):
         np.testing.assert_allclose(found.values[row], expected, atol=1e-12)
     # one at a time, in another order, with the same explainer: nothing depends on what was met before
     explainer = cs.Explainer(pipeline, background, estimator="permutation")
-    alone = [explainer._explain_rows(X.iloc[[r]], r, *_limits(explainer)).values[0] for r in (2, 1, 0)]
+    alone = [explain_rows(explainer._assembly, X.iloc[[r]], r, *_limits(explainer)).values[0] for r in (2, 1, 0)]
     together = explainer(X, budget=400, rng=0).values
     np.testing.assert_array_equal(np.array(alone)[::-1], together)
 
 
 def _limits(explainer):
-    from controlshap.limits import check_stopping
-
-    stopping = check_stopping(explainer.players.n_players, 400, None, None, None, 0.95, None)
-    return stopping, 0, explainer._describe(stopping, None, 0.95)
+    limits = Limits(budget=400)
+    stopping = limits.stopping(explainer.players.n_players)
+    return stopping, 0, describe_call(explainer._assembly, limits, stopping)
 
 
 def test_more_levels_than_have_indicators():
@@ -164,7 +165,7 @@ def test_correlated_categories_keep_their_frequencies_and_the_sum(frame, pipelin
     found = explainer(X, budget=3000, rng=0)
     total = found.values.sum(axis=1) + found.base_values
     np.testing.assert_allclose(total, model.predict_proba(X)[:, 1], atol=1e-9)
-    draws = explainer._encoding(explainer._imputer.sample(4000, np.random.default_rng(0)))
+    draws = explainer._assembly.encoding(explainer._assembly.imputer.sample(4000, np.random.default_rng(0)))
     share = full["member"].iloc[:150].mean()
     # two levels: exactly the background's frequency; three: near it, since cuts are set one by one
     assert abs(draws["member"].mean() - share) < 4.4 * np.sqrt(share * (1 - share) / 4000)
@@ -296,7 +297,7 @@ def test_a_sampled_background_is_the_same_after_loading(tmp_path):
 
     explainer = cs.Explainer(model, whole, max_background=20, estimator="permutation", groups=None)
     again = cs.Explainer.load(explainer.save(tmp_path), model)
-    assert again._encoding.columns[0].levels == explainer._encoding.columns[0].levels
+    assert again._assembly.encoding.columns[0].levels == explainer._assembly.encoding.columns[0].levels
     first, second = (one(whole.iloc[[7]], budget=200, rng=0) for one in (explainer, again))
     np.testing.assert_array_equal(first.values, second.values)
     assert first.base_standard_errors[0] == second.base_standard_errors[0] > 0

@@ -52,7 +52,7 @@ def test_correlated_features_and_measured_seconds_are_fixed_once(tmp_path: Path)
     fresh(rows, budget=200, rng=0)  # what another call has measured does not count
     fresh.explain_dataset(rows, tmp_path / "out", part_rows=2, **CALL)
     assert [part_path(tmp_path / "out", part).read_bytes() for part in range(3)] == before
-    assert explainer._cache == {}, "what a run measures is its own"
+    assert explainer._assembly.cache == {}, "what a run measures is its own"
 
 
 def test_exact_rows(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import controlshap as cs
 from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, ModelOutputError
 from controlshap.engine.device import wants_device
 from controlshap.engine.device.explain import explain_on_device, explain_problem
+from controlshap.limits import Limits
 from controlshap.values.gaussian import GaussianConditional
 from controlshap.values.marginal import Marginal
 
@@ -41,11 +42,7 @@ def test_bad_arguments():
 
 def problem_of(model, budget=3000, **settings):
     explainer = cs.Explainer(model, data(), **settings)
-    problem = explainer._assemble(budget)
-    from controlshap.limits import check_stopping
-
-    return problem, lambda **asked: check_stopping(5, budget, *(asked.get(k) for k in (
-        "tolerance", "absolute_tolerance", "stop")), 0.95, asked.get("time_limit"))  # fmt: skip
+    return explainer._assembly.problem(), lambda **asked: Limits(budget=budget, **asked).stopping(5)
 
 
 @pytest.mark.parametrize(

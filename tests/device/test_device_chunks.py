@@ -115,7 +115,7 @@ def test_evaluations_are_those_that_are_told(features):
 @pytest.mark.parametrize("features", ["independent", "correlated"])
 def test_a_row_is_explained_alike_alone_and_among_others(features):
     explainer = cs.Explainer(network(n_outputs=2), data(12), features=features, estimator="permutation")
-    problem, X = explainer._assemble(217), data(5)
+    problem, X = explainer._assembly.problem(), data(5)
     together = explain_problem(problem, X, budget=217, entropy=5, device="cpu")
     for number in range(5):
         alone = explain_problem(problem, X[number : number + 1], budget=217, entropy=5, device="cpu", first_row=number)

@@ -170,7 +170,7 @@ def test_few_players_are_enumerated(groups, n_outputs, n_rows):
     background, module, X = data(n_rows), network(n_outputs=n_outputs), data(7) + 0.3
     explainer = cs.Explainer(module, background, groups=groups)
     theirs = explainer(X, budget=3000, rng=0)
-    problem = explainer._assemble(3000)
+    problem = explainer._assembly.problem()
     assert (theirs.status == "exact").all()
     for settings in ({}, {"chunk_rows": 100}):
         result = explain_problem(problem, X, budget=3000, entropy=0, device="cpu", **settings)

@@ -148,7 +148,7 @@ def test_correlated_features_lose_almost_all_of_it_too(control, draws):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", cs.SingularCovarianceWarning)
             explainer = cs.Explainer(ridge, DATA.background, features)
-        moments = explainer._imputer.moments
+        moments = explainer._assembly.imputer.moments
         covariance = moments.correlation * np.outer(moments.scale, moments.scale)
         game = pathwise_game(ridge, DATA.x, DATA.background, covariance, DATA.columns)
         z = (explanation.values[0] - shapley_by_definition(game, 4)[:, 0]) / explanation.standard_errors[0]

@@ -282,7 +282,7 @@ def quadratic(rows):
 def test_a_v0_that_keeps_its_first_draws_leaves_refined_values_unbiased_and_calibrated(estimator, global_seed):
     n, x = 200, np.array([0.9, -0.6, 1.1])
     explainer = make(quadratic, SMALL, features="correlated", estimator=estimator, control="none")
-    moments = explainer._imputer.moments
+    moments = explainer._assembly.imputer.moments
     covariance = moments.correlation * np.outer(moments.scale, moments.scale)
     game = gaussian_quadratic_game(SLOPE, BEND, x, moments.mean, covariance, [[0], [1], [2]])
     truth = shapley_by_definition(game, 3)[:, 0]

@@ -59,7 +59,7 @@ def test_what_is_computed_once_is_kept_when_workers_did_the_rest(tmp_path):
     background = np.random.default_rng(2).normal(size=(60, 12))
     explainer = cs.Explainer(lambda rows: rows[:, 0], background, features="correlated", control="taylor")
     explainer(background[:3], budget=400, rng=0, n_jobs=2)
-    assert "d_matrices" in explainer._cache
+    assert "d_matrices" in explainer._assembly.cache
     explainer.save(tmp_path)
     assert (tmp_path / "explainer.npz").is_file()
     assert "d_matrices" in np.load(tmp_path / "explainer.npz")

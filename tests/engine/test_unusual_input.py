@@ -194,7 +194,7 @@ def test_a_background_above_the_limit_is_sampled_and_the_error_of_the_base_is_to
         explainer = cs.Explainer(smooth, background, estimator=estimator, max_background=20)
     explanation = explainer(X, budget=5000, rng=0)
     assert explainer.n_background_evaluations == 20
-    sample = explainer._background
+    sample = explainer._assembly.background
     assert len(sample) == 20
     assert {tuple(row) for row in sample} <= {tuple(row) for row in background}
     of_base = np.sqrt((1.0 - 20 / 60) / 20) * smooth(sample).std(ddof=1)

@@ -123,7 +123,7 @@ def test_auto_is_exact_over_a_finite_background(data, groups, features, outputs)
     if features == "independent":
         v = marginal_game(model, data.x, data.background, columns)
     else:
-        moments = explainer._imputer.moments
+        moments = explainer._assembly.imputer.moments
         covariance = moments.correlation * np.outer(moments.scale, moments.scale)
         v = pathwise_game(model, data.x, data.background, covariance, columns)
     expected = shapley_by_definition(v, len(columns))

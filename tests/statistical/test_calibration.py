@@ -48,7 +48,7 @@ def explainer_and_truth(features, estimator, control, variance, coefficient="aut
     if features == "independent":
         game = marginal_game(model, DATA.x, DATA.background, DATA.columns)
     else:
-        moments = explainer._imputer.moments
+        moments = explainer._assembly.imputer.moments
         covariance = moments.correlation * np.outer(moments.scale, moments.scale)
         game = gaussian_quadratic_game(SLOPE, BEND, DATA.x, moments.mean, covariance, DATA.columns)
     return explainer, shapley_by_definition(game, len(DATA.columns))
@@ -186,7 +186,7 @@ def test_base_values_are_unbiased_with_calibrated_errors(features, global_seed):
         assert (explanation.base_standard_errors == 0).all()
         return
     explainer, _ = explainer_and_truth(features, "permutation", "taylor", "analytic")
-    moments = explainer._imputer.moments
+    moments = explainer._assembly.imputer.moments
     covariance = moments.correlation * np.outer(moments.scale, moments.scale)
     game = gaussian_quadratic_game(SLOPE, BEND, DATA.x, moments.mean, covariance, DATA.columns)
     z = (explanation.base_values - game(frozenset())) / explanation.base_standard_errors

@@ -72,7 +72,7 @@ def explainer_and_truth(features, estimator, control, model):
     if features == "independent":
         game = marginal_game(model, DATA.x, DATA.background, DATA.columns)
     else:
-        moments = explainer._imputer.moments
+        moments = explainer._assembly.imputer.moments
         covariance = moments.correlation * np.outer(moments.scale, moments.scale)
         if model is quadratic2:
             game = gaussian_quadratic_game(SLOPE, BEND, DATA.x, moments.mean, covariance, DATA.columns)

@@ -31,7 +31,7 @@ def explainer_and_truth(features, estimator, control):
     if features == "independent":
         game = marginal_game(target, DATA.x, DATA.background, DATA.columns)
     else:
-        moments = explainer._imputer.moments
+        moments = explainer._assembly.imputer.moments
         covariance = moments.correlation * np.outer(moments.scale, moments.scale)
         game = gaussian_quadratic_game(SLOPE, BEND, DATA.x, moments.mean, covariance, DATA.columns)
     return explainer, shapley_by_definition(game, len(DATA.columns))

@@ -129,7 +129,7 @@ def test_what_a_rule_certifies_is_right_for_groups_of_correlated_features(rule, 
             quadratic, data.background, features="correlated", estimator="permutation", control="none",
             groups=data.groups,
         )  # fmt: skip
-    moments = explainer._imputer.moments
+    moments = explainer._assembly.imputer.moments
     covariance = moments.correlation * np.outer(moments.scale, moments.scale)
     game = gaussian_quadratic_game(slope, bend, data.x, moments.mean, covariance, data.columns)
     truth = np.asarray(shapley_by_definition(game, 4)).reshape(4, 1)

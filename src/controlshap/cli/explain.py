@@ -21,6 +21,7 @@ from controlshap.datasets.manifest import write_json
 from controlshap.datasets.result import DatasetResult
 from controlshap.datasets.run import explain_dataset
 from controlshap.explainer import Explainer
+from controlshap.limits import Limits
 from controlshap.models.files import LoadedModel, load_model, with_arrays
 
 
@@ -167,16 +168,19 @@ def explain(
         control=parse_control(options.control), groups=groups, max_background=options.max_background,
         seconds_per_evaluation=options.seconds_per_evaluation,
     )  # fmt: skip
+    assembly = explainer._assembly
     # sampled here already, since the file may not fit into memory: base values carry that error
-    explainer._n_background = prepared.background.n_rows
+    assembly.n_background = prepared.background.n_rows
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"\d+ of \d+ parts failed", ControlShapWarning)  # told below
         result = explain_dataset(
-            explainer, prepared.data, out, budget=options.budget, tolerance=options.tolerance,
-            stop=list(options.stop) or None, level=options.level, absolute_tolerance=options.absolute_tolerance,
-            time_limit=options.time_limit, rng=options.rng, n_jobs=options.jobs, scheduler=options.scheduler,
-            rows=prepared.rows, part_rows=options.part_rows, model_hash=prepared.loaded.sha256,
-            progress=options.progress,
+            assembly, prepared.data, out,
+            Limits(
+                budget=options.budget, tolerance=options.tolerance, stop=list(options.stop) or None,
+                level=options.level, absolute_tolerance=options.absolute_tolerance, time_limit=options.time_limit,
+            ),
+            rng=options.rng, n_jobs=options.jobs, scheduler=options.scheduler, rows=prepared.rows,
+            part_rows=options.part_rows, model_hash=prepared.loaded.sha256, progress=options.progress,
         )  # fmt: skip
     failures = _told_failures(result)
     if result.n_done == 0:

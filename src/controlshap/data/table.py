@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError
+from controlshap._errors import ControlShapWarning, InvalidArgumentError
+from controlshap._random import EXPLAINER_ENTROPY, Purpose, stream
 from controlshap._types import AnyArray, FloatArray, IntArray
 from controlshap.data.columns import as_numbers, is_number, refuse_beyond_doubles
 from controlshap.data.frames import FrameMaker, is_frame, read_frame
@@ -150,3 +152,39 @@ def _refuse_infinite(rows: FloatArray, argument: str, name: str | None = None) -
             f"`{argument}` must not hold infinite values; first at row {row}, column {column if name is None else name}"
             ". Replace or drop them (NaN is allowed with independent features if the model accepts it)."
         )
+
+
+def read_rows(X: Any, column_names: tuple[str, ...], *, named: bool) -> Table:
+    """Rows to explain with the columns of the background, in its order; `named` where it was a frame."""
+    if hasattr(X, "to_frame") and hasattr(X, "index") and named:
+        X = X.to_frame().T  # one row of a frame: its index names the columns
+    table = read_table(X, "X", one_row=True)
+    if table.n_columns != len(column_names):
+        raise InvalidArgumentError(
+            f"`X` has {table.n_columns} columns but `background` has {len(column_names)}; both need one value per "
+            "model input."
+        )
+    if table.names is None or not named or table.names == column_names:
+        return table
+    if sorted(table.names) != sorted(column_names):
+        odd = sorted(set(table.names) ^ set(column_names))
+        raise InvalidArgumentError(f"`X` and `background` must have the same columns; these differ: {odd[:8]}.")
+    return table.ordered(column_names)
+
+
+def has_gaps(table: Table) -> bool:
+    """Whether a number is missing."""
+    columns = map(table.column, range(table.n_columns))
+    return any(array.dtype.kind == "f" and bool(np.isnan(array).any()) for array in columns)
+
+
+def sample_table(table: Table, most: int) -> Table:
+    """A fixed random sample of the rows of a background that is too large."""
+    chosen = np.sort(stream(EXPLAINER_ENTROPY, Purpose.BACKGROUND).permutation(table.n_rows)[:most])
+    warnings.warn(
+        f"`background` has {table.n_rows} rows; {most} of them (a fixed random sample) are used as the background, and "
+        "base values carry that error. Set `max_background` to change it.",
+        ControlShapWarning,
+        stacklevel=4,
+    )
+    return table.taken(chosen)

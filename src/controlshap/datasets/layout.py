@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from controlshap.data.columns import Category
 
 if TYPE_CHECKING:
-    from controlshap.explainer import Explainer
+    from controlshap.problem import Assembly
 
 #: List columns: the numbers of a row, players first, then outputs.
 LISTS = (
@@ -91,14 +91,14 @@ class Layout:
         return pa.schema(fields, metadata)
 
 
-def layout_of(explainer: Explainer, n_outputs: int) -> Layout:
+def layout_of(explainer: Assembly, n_outputs: int) -> Layout:
     """The layout of this explainer's results."""
     outputs = None
     if n_outputs > 1:
-        outputs = explainer._model.output_names or tuple(str(output) for output in range(n_outputs))
+        outputs = explainer.model.output_names or tuple(str(output) for output in range(n_outputs))
     kinds = tuple(
         _level_kind(column.levels) if isinstance(column, Category) else "double"
-        for column in explainer._encoding.columns
+        for column in explainer.encoding.columns
     )
     return Layout(explainer.players.names, outputs, explainer.column_names, kinds)
 

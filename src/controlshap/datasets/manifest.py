@@ -117,12 +117,11 @@ def read_predictions(folder: Path) -> FloatArray:
 
 
 def measured(folder: Path) -> dict[str, Any]:
-    """What was measured and computed once, from a saved explainer."""
+    """What was computed once for all rows, from a saved explainer."""
     header, arrays = read_folder(folder, "explainer")
-    found: dict[str, Any] = {} if header["seconds"] is None else {"seconds": header["seconds"]}
-    if "d_matrices" in arrays:
-        found["d_matrices"] = DMatrices(arrays["d_matrices"], int(header["d_permutations"]))
-    return found
+    if "d_matrices" not in arrays:
+        return {}
+    return {"d_matrices": DMatrices(arrays["d_matrices"], int(header["d_permutations"]))}
 
 
 def _short(value: Any) -> Any:

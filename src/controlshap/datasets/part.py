@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 import warnings
 from collections.abc import Iterator
@@ -14,7 +13,8 @@ from controlshap._errors import ControlShapWarning
 from controlshap.datasets.layout import Layout
 from controlshap.datasets.part_file import part_evaluations, part_path, write_part
 from controlshap.datasets.sources import Source
-from controlshap.explainer import Explainer
+from controlshap.engine import rows as rows_of_call
+from controlshap.problem import Assembly
 from controlshap.results.explanation import Explanation
 from controlshap.statistics.stopping import Stopping
 
@@ -32,7 +32,7 @@ class Job:
     """
 
     run: str
-    explainer: Explainer
+    explainer: Assembly
     source: Source | None
     stopping: Stopping
     entropy: int
@@ -105,8 +105,9 @@ def run_part(job: Job, task: Task) -> Outcome:
 
 def explain_rows(job: Job, rows: Any, first: int) -> Explanation:
     """Explain rows whose numbers start at `first`, by an explainer of their own: it learns new levels of categories."""
-    explainer = copy.copy(job.explainer)
-    return explainer._explain_rows(rows, first, job.stopping, job.entropy, job.settings, keep=False)
+    return rows_of_call.explain_rows(
+        job.explainer.copy(), rows, first, job.stopping, job.entropy, job.settings, keep=False
+    )
 
 
 def _explain_and_write(job: Job, task: Task) -> int:

@@ -18,10 +18,8 @@ AFFORDED = 10.0
 
 def probe_seconds(job: Job) -> float:
     """Explain a background row, which the model is known to bear; returns the seconds that a row may take."""
-    cache, known = job.explainer._cache, "seconds" in job.explainer._cache
     took, found = _timed(job, FIRST)
-    if not known and took * SECOND / found.n_evaluations[0] < AFFORDED:
-        cache.pop("seconds", None)
+    if took * SECOND / found.n_evaluations[0] < AFFORDED:
         took, found = _timed(job, SECOND)
     if found.status[0] == "budget reached":
         took *= max(1.0, job.stopping.budget / found.n_evaluations[0])
@@ -30,7 +28,7 @@ def probe_seconds(job: Job) -> float:
 
 def _timed(job: Job, budget: int) -> tuple[float, Explanation]:
     explainer = job.explainer
-    row = explainer._encoding(explainer._background[:1])
+    row = explainer.encoding(explainer.background[:1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ControlShapWarning)
         while True:

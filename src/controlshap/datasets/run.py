@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -34,33 +34,26 @@ from controlshap.datasets.setup import (
     background_predictions,
     choose_part_rows,
     explainer_identity,
-    fix_predictions,
     look_into,
     make_manifest,
-    own_explainer,
     plain_numbers,
 )
 from controlshap.datasets.sources import Source, open_source
-from controlshap.limits import check_stopping
-
-if TYPE_CHECKING:
-    from controlshap.explainer import Explainer
+from controlshap.engine.rows import describe_call
+from controlshap.limits import Limits
+from controlshap.problem import Assembly
+from controlshap.storage.explainers import save_assembly
 
 #: Workers that a cluster is taken to have where parts are cut for it.
 MANY_WORKERS = 100
 
 
 def explain_dataset(
-    explainer: Explainer,
+    explainer: Assembly,
     source: Any,
     out: str | Path,
+    limits: Limits,
     *,
-    budget: int | None = None,
-    tolerance: float | None = None,
-    stop: str | Sequence[str] | None = None,
-    level: float = 0.95,
-    absolute_tolerance: float | None = None,
-    time_limit: float | None = None,
     rng: RngLike = None,
     n_jobs: int = 1,
     scheduler: Any = None,
@@ -77,14 +70,14 @@ def explain_dataset(
 
     Parameters
     ----------
-    explainer : Explainer
+    explainer : Assembly
+        What an `Explainer` was assembled from.
     source : str, Path, frame or ndarray
         A CSV, Parquet or Arrow file, a folder or glob of such files, or rows in memory. Columns that the background
         does not have (an identifier, the outcome) are left out.
     out : str or Path
         The folder. Workers of a cluster must see it (and the files of `source`) under the same path.
-    budget, tolerance, stop, level, absolute_tolerance, time_limit
-        As for a call.
+    limits : Limits
     rng : int, Generator, SeedSequence or None
         As for a call; None draws fresh entropy in the first run and goes on with it in later ones.
     n_jobs : int
@@ -119,12 +112,8 @@ def explain_dataset(
         part_rows = at_least("part_rows", part_rows, 1, "rows of a part")
     if model_hash is not None and not isinstance(model_hash, str):
         raise InvalidArgumentError(f"`model_hash` must be a string; got {type(model_hash).__name__}.")
-    call = {
-        "budget": budget, "tolerance": tolerance, "stop": [stop] if isinstance(stop, str) else list(stop or []),
-        "level": level, "absolute_tolerance": absolute_tolerance, "time_limit": time_limit,
-    }  # fmt: skip
-    p = explainer.players.n_players
-    stopping = check_stopping(p, budget, tolerance, absolute_tolerance, stop, level, time_limit)
+    stopping = limits.stopping(explainer.players.n_players)
+    call = limits.describe(stopping) | {"budget": limits.budget}
     folder = Path(out).resolve()
     before = look_into(folder)
     given = open_source(
@@ -135,9 +124,8 @@ def explain_dataset(
         given = given.between(*check_rows(rows, given.n_rows))
     entropy = int(before["entropy"]) if before is not None and rng is None else resolve_entropy(rng)
 
-    measured = dict(explainer._cache) if before is None else manifests.measured(folder / "explainer")
-    mine = own_explainer(explainer, measured)
-    settings = mine._describe(stopping, stop, level)
+    mine = explainer.copy(dict(explainer.cache) if before is None else manifests.measured(folder / "explainer"))
+    settings = describe_call(mine, limits, stopping)
     identity = {
         "version": __version__, "call": plain_numbers(call), "entropy": str(entropy), "model_hash": model_hash,
         "explainer": explainer_identity(mine), "source": given.describe(),
@@ -145,11 +133,11 @@ def explain_dataset(
     if before is not None:
         sizes = {"part_rows": before["part_rows"]}, {"part_rows": part_rows or before["part_rows"]}
         manifests.refuse_other_run(before["identity"] | sizes[0], identity | sizes[1], folder)
-    predictions = background_predictions(mine, stopping.budget)
+    predictions = background_predictions(mine, stopping)
     if before is not None:
         first = manifests.read_predictions(folder)
         manifests.refuse_other_model(first, predictions, folder)
-        fix_predictions(mine, first)
+        mine.set_background_predictions(first)
     assert mine._problem is not None
     settings |= {
         "n_background_evaluations": mine.n_background_evaluations,
@@ -174,7 +162,7 @@ def explain_dataset(
                 )
             run = manifests.run_hash(identity | {"part_rows": given.part_rows})
             job = replace(job, run=run, source=None if given.travels else given)
-            mine.save(folder / "explainer")
+            save_assembly(mine, folder / "explainer")
             np.save(folder / "predictions.npy", predictions)
             manifests.write_json(folder / "manifest.json", make_manifest(identity, job, given))
         return _run(job, given, n_jobs, scheduler, progress, began)
@@ -245,15 +233,15 @@ def _make_pool(job: Job, n_jobs: int, scheduler: Any) -> Pool:
     return Here(job) if n_jobs == 1 else Processes(job, n_jobs)
 
 
-def _wanted(explainer: Explainer) -> tuple[str, ...] | None:
-    return explainer.column_names if explainer._is_frame else None
+def _wanted(explainer: Assembly) -> tuple[str, ...] | None:
+    return explainer.column_names if explainer.is_frame else None
 
 
-def _texts(explainer: Explainer) -> tuple[str, ...]:
+def _texts(explainer: Assembly) -> tuple[str, ...]:
     """Columns whose levels are names in the background."""
     return tuple(
         column.name
-        for column in explainer._encoding.columns
+        for column in explainer.encoding.columns
         if isinstance(column, Category) and all(level is None or isinstance(level, str) for level in column.levels)
     )
 

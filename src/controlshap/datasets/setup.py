@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import tempfile
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +15,10 @@ from controlshap.datasets import manifest as manifests
 from controlshap.datasets.part import Job
 from controlshap.datasets.parts import DEFAULT_ROWS, MOST_ROWS
 from controlshap.datasets.sources import Source
-
-if TYPE_CHECKING:
-    from controlshap.explainer import Explainer
+from controlshap.engine.rows import ready_problem
+from controlshap.problem import Assembly
+from controlshap.statistics.stopping import Stopping
+from controlshap.storage.explainers import save_assembly
 
 #: Seconds that a part of cheap rows should take.
 PART_SECONDS = 20.0
@@ -45,36 +44,19 @@ def look_into(folder: Path) -> dict[str, Any] | None:
     return None
 
 
-def own_explainer(explainer: Explainer, measured: dict[str, Any]) -> Explainer:
-    """The explainer with a memory of its own: what a run measures is no business of other calls, nor theirs of it."""
-    mine = copy.copy(explainer)
-    mine._cache = measured
-    if mine._problem is not None:
-        mine._problem = replace(mine._problem, cache=measured)
-    return mine
-
-
-def explainer_identity(explainer: Explainer) -> dict[str, Any]:
+def explainer_identity(explainer: Assembly) -> dict[str, Any]:
     """What tells this explainer from another, without the model: what it would save."""
     with tempfile.TemporaryDirectory(prefix="controlshap-") as temporary:
-        return manifests.identity_of_explainer(explainer.save(temporary))
+        return manifests.identity_of_explainer(save_assembly(explainer, Path(temporary)))
 
 
-def background_predictions(explainer: Explainer, budget: int) -> FloatArray:
+def background_predictions(explainer: Assembly, stopping: Stopping) -> FloatArray:
     """What the model says about the background `(rows, outputs)`; this computes f(background) where it is needed."""
-    problem = explainer._assemble(budget)
+    problem = ready_problem(explainer, stopping)
     if problem.base.finite:
         return problem.base.values[:, :, 0]
-    rows = explainer._background[:TOLD_APART]
-    return explainer._model(problem.imputer.to_inputs(rows), n_outputs=problem.base.n_outputs, where="background rows")
-
-
-def fix_predictions(explainer: Explainer, predictions: FloatArray) -> None:
-    """Use f(background) of the first run: a resumed run must not differ in the last bit."""
-    problem = explainer._problem
-    assert problem is not None
-    if problem.base.finite:
-        explainer._problem = replace(problem, base=replace(problem.base, values=predictions[:, :, None]))
+    rows = explainer.background[:TOLD_APART]
+    return explainer.model(problem.imputer.to_inputs(rows), n_outputs=problem.base.n_outputs, where="background rows")
 
 
 def choose_part_rows(seconds: float, n_rows: int, n_jobs: int) -> int:
@@ -88,7 +70,7 @@ def choose_part_rows(seconds: float, n_rows: int, n_jobs: int) -> int:
 def make_manifest(identity: dict[str, Any], job: Job, source: Source) -> dict[str, Any]:
     """What is written before the first part."""
     explainer = job.explainer
-    columns = [[int(c) for c in columns] for columns in explainer._raw_players.columns]
+    columns = [[int(c) for c in columns] for columns in explainer.raw_players.columns]
     return {
         "kind": manifests.KIND,
         "schema": manifests.SCHEMA,
@@ -100,7 +82,7 @@ def make_manifest(identity: dict[str, Any], job: Job, source: Source) -> dict[st
         "part_rows": source.part_rows,
         "bounds_sha256": manifests.hash_array(source.bounds),
         "layout": job.layout.to_json(),
-        "output_names": explainer._model.output_names,
+        "output_names": explainer.model.output_names,
         "player_columns": columns,
         "settings": job.settings,
         "identity": identity,

@@ -1,15 +1,18 @@
-"""What "auto" means: estimator and control by budget, players and background.
+"""What "auto" means: every decision about a call, taken once and carried out by `engine.row`.
 
 `docs/design.md` gives the measurements behind the rules.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, cast
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, cast
 
 import numpy as np
 
+from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, NoClosedFormError
 from controlshap._types import FloatArray
 from controlshap.controls import (
     CoalitionProcess,
@@ -24,9 +27,11 @@ from controlshap.controls import (
 from controlshap.controls.fits.boosting import boosting_available
 from controlshap.estimators import Enumeration, Estimator, Kernel, PerFeature, Permutation
 from controlshap.estimators.exact import MOST_PLAYERS
+from controlshap.functions import ExactForm
 from controlshap.models.derivatives import FiniteDifferences
 from controlshap.problem import Problem
-from controlshap.sampling.game import Game
+from controlshap.sampling.base_value import base_draws
+from controlshap.statistics.stopping import Stopping
 from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.marginal import MarginalImputer
 from controlshap.variances import Analytic, LeastSquares, Variance
@@ -45,15 +50,165 @@ WHOLE_FACTOR = 12
 TREE_SECONDS = (0.03, 1.5e-5)
 
 
-def choose_estimator(problem: Problem, budget: int, *, early: bool = False) -> Estimator:
-    """The estimator asked for, or for "auto".
+@dataclass(frozen=True)
+class Costs:
+    """Model evaluations of a row: for derivatives, for v(0), and for units, of which there must be some."""
 
-    Enumeration where it is exact or cheap; KernelSHAP over the whole background where the budget pays for so many
-    coalitions that their values can be interpolated (not where a run may end early); KernelSHAP with single draws where
-    a run may end early and a surrogate is shared; else paired walks.
+    derivatives: int
+    base: int
+    fewest_units: int
+    unit: int
+
+    @property
+    def least(self) -> int:
+        """Fewest evaluations with which values and errors come out, f(x) included."""
+        return 1 + self.derivatives + self.base + self.fewest_units * self.unit
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is done for the rows of a call, and what it costs.
+
+    Attributes
+    ----------
+    estimator : Estimator
+    variance : Variance
+    controls : tuple of Control
+    other_controls : tuple of Control or None
+        Used for rows that a shared surrogate does not reach; None where there is nothing to choose.
+    budget : int
+        Evaluations of a row that all of this was chosen for.
+    costs : Costs
+    n_base_draws : int
+        Evaluations for v(0), where units do not draw it themselves.
+    with_replacement : bool
+        Whether background rows are drawn at random, not visited in cycles.
+    keeps : {"units", "batches", "coalition means"}
+        What is kept of many units.
+    is_exact : bool
+        Whether all coalitions of all background rows are evaluated.
+    form : ExactForm or None
+        The known form of the model, which is tried first.
+    reasons : dict
+        Why the estimator, the controls and the variance are what they are.
     """
+
+    estimator: Estimator
+    variance: Variance
+    controls: tuple[Control, ...]
+    other_controls: tuple[Control, ...] | None
+    budget: int
+    costs: Costs
+    n_base_draws: int
+    with_replacement: bool
+    keeps: Literal["units", "batches", "coalition means"]
+    is_exact: bool
+    form: ExactForm | None = None
+    reasons: dict[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def prepared_controls(self) -> tuple[Surrogate, ...]:
+        """Controls that are made before sampling."""
+        return tuple(cast("Surrogate", control) for control in self.controls if not is_fitted(control))
+
+    @property
+    def fitted_controls(self) -> tuple[Learner | CoalitionProcess, ...]:
+        """Controls that are fitted to what was sampled."""
+        return tuple(cast("Learner | CoalitionProcess", control) for control in self.controls if is_fitted(control))
+
+    def for_row(self, problem: Problem, x: FloatArray) -> Plan:
+        """The plan of one row: rows with missing values, or that a shared surrogate does not reach, differ."""
+        if problem.controls is not None or not self.controls:
+            return self
+        if not np.isfinite(x).all():
+            return replace(self, controls=(), keeps=_what_is_kept(problem, self.estimator, self.variance, ()))
+        if self.other_controls is None or problem.shared is None:
+            return self
+        if problem.shared.reaches(x, problem.background, problem.players):
+            return self
+        return replace(self, controls=self.other_controls)
+
+    @property
+    def n_units(self) -> int:
+        """Units that the budget pays for, at most."""
+        spent = 1 + self.costs.derivatives + self.n_base_draws
+        return max(0, self.budget - spent) // max(1, self.costs.unit)
+
+    def __str__(self) -> str:
+        return "\n".join(describe_plan(self))
+
+
+def describe_plan(plan: Plan) -> Iterable[str]:
+    """Lines that say what is done, what it costs and why."""
+    if plan.form is not None:
+        yield f"exact       {plan.form.name}: closed-form values, 1 evaluation a row. Otherwise:"
+    controls = " + ".join(f"{type(control).__name__}()" for control in plan.controls) or "none"
+    for name, what in (("estimator", repr(plan.estimator)), ("control", controls), ("variance", repr(plan.variance))):
+        reason = plan.reasons.get(name, "as asked for")
+        yield f"{name:<11} {what}: {reason}"
+    if plan.is_exact:
+        yield f"evaluations {1 + plan.costs.fewest_units * plan.costs.unit:,} a row, all coalitions: no sampling error"
+        return
+    costs = plan.costs
+    parts = ["1 for the row"]
+    parts += [f"{costs.derivatives:,} for derivatives"] if costs.derivatives else []
+    parts += [f"{plan.n_base_draws:,} for the base value"] if plan.n_base_draws else []
+    parts += [f"{plan.n_units:,} units of {costs.unit:,}"]
+    yield f"evaluations at most {plan.budget:,} a row: {', '.join(parts)}"
+
+
+def make_plan(problem: Problem, stopping: Stopping) -> Plan:
+    """Decide everything that does not depend on the row."""
+    budget, early = stopping.design_budget, stopping.early
+    reasons: dict[str, str] = {}
+    estimator = choose_estimator(problem, budget, reasons, early=early)
+    controls, others = _choose_controls(problem, estimator, budget, reasons)
+    variance = _choose_variance(problem, estimator, reasons)
+    if problem.controls is None and controls and least_budget(problem, estimator, controls, variance, budget) > budget:
+        controls, others = (), None
+        reasons["control"] = "no automatic control fits the budget"
+    own = getattr(problem.imputer, "replace", False) or getattr(estimator, "own_draws", False)
+    # whole backgrounds, enumerated or used again with every coalition, have nothing to replace
+    replaced = own and problem.base.finite and not estimator.settles_draws and not getattr(estimator, "reuse", False)
+    return Plan(
+        estimator=estimator,
+        variance=variance,
+        controls=controls,
+        other_controls=others,
+        budget=budget,
+        costs=_costs(problem, estimator, controls, variance, budget),
+        n_base_draws=base_draws(problem, estimator, budget, early=early),
+        with_replacement=bool(replaced),
+        keeps=_what_is_kept(problem, estimator, variance, controls),
+        is_exact=estimator.settles_draws and problem.base.finite,
+        form=problem.form,
+        reasons=reasons,
+    )
+
+
+def _what_is_kept(
+    problem: Problem, estimator: Estimator, variance: Variance, controls: tuple[Control, ...]
+) -> Literal["units", "batches", "coalition means"]:
+    """What is kept of many units: each, batches of them, or the means of coalitions over the background."""
+    fitted = [control for control in controls if is_fitted(control)]
+    processes = [control for control in fitted if isinstance(control, CoalitionProcess)]
+    if not variance.takes_batches:
+        return "units"
+    if getattr(estimator, "reuse", False):
+        return "coalition means" if len(processes) == len(fitted) else "units"
+    if processes or (estimator.settles_draws and problem.base.finite):
+        return "units"
+    return "batches"
+
+
+def choose_estimator(
+    problem: Problem, budget: int, reasons: dict[str, str] | None = None, *, early: bool = False
+) -> Estimator:
+    """The estimator asked for, or for "auto" the one that the rules of `docs/design.md` give."""
+    reasons = {} if reasons is None else reasons
     p = problem.players.n_players
     if p == 1:
+        reasons["estimator"] = "there is one player"
         return Enumeration()
     estimator = problem.estimator
     if isinstance(estimator, (Kernel, Permutation, PerFeature)):
@@ -63,24 +218,34 @@ def choose_estimator(problem: Problem, budget: int, *, early: bool = False) -> E
     if estimator is not None:
         return estimator
     base = problem.base
-    if p <= MOST_PLAYERS:
-        cost = Enumeration().unit_cost(p, finite=base.finite)
-        if base.is_exact:
-            # what may end early is not sent through all coalitions because a generous limit would cover them
-            most = min(budget, MOST_ENUMERATED_EARLY) if early else budget
-            if cost * len(base.rows) <= most - 1 - control_cost(problem, problem.controls or (), budget):
-                return Enumeration()
-        elif cost <= ENUMERATION_FACTOR * Permutation().unit_cost(p, finite=base.finite):
-            return Enumeration()
-    if not early and _is_whole(problem, budget):
+    if _can_enumerate(problem, budget, early=early):
+        reasons["estimator"] = "all coalitions fit the budget" if base.finite else "all coalitions cost less than walks"
+        return Enumeration()
+    if not early and _pays_whole_background(problem, budget):
+        reasons["estimator"] = f"at least {WHOLE_FACTOR} pairs of coalitions a player, each over the whole background"
         return Kernel(n_draws=len(base.rows), reuse=True)
     if problem.shared is not None and problem.controls is None and not problem.correlated and p >= 4 and early:
         # What a good surrogate leaves is small, and needs few units of few evaluations each (benchmarks/amortise.py).
+        reasons["estimator"] = "a shared surrogate leaves little, and the run may end early"
         return Kernel()
+    reasons["estimator"] = "paired walks over the background in cycles" if base.finite else "paired walks"
     return Permutation()
 
 
-def _is_whole(problem: Problem, budget: int) -> bool:
+def _can_enumerate(problem: Problem, budget: int, *, early: bool) -> bool:
+    """Whether all coalitions are affordable; with draws from a distribution, whether they cost less than walks."""
+    p, base = problem.players.n_players, problem.base
+    if p > MOST_PLAYERS:
+        return False
+    cost = Enumeration().unit_cost(p, finite=base.finite)
+    if not base.finite:
+        return cost <= ENUMERATION_FACTOR * Permutation().unit_cost(p, finite=False)
+    # what may end early is not sent through all coalitions because a generous limit would cover them
+    most = min(budget, MOST_ENUMERATED_EARLY) if early else budget
+    return cost * len(base.rows) <= most - 1 - control_cost(problem, problem.controls or (), budget)
+
+
+def _pays_whole_background(problem: Problem, budget: int) -> bool:
     """Whether there are so many coalitions that each is worth the whole background."""
     free = problem.controls is None and (problem.variance is None or isinstance(problem.variance, LeastSquares))
     if not free or problem.correlated or not problem.base.finite or not np.isfinite(problem.background).all():
@@ -89,105 +254,170 @@ def _is_whole(problem: Problem, budget: int) -> bool:
     return p >= 4 and (budget - 1) // (2 * n_rows) >= WHOLE_FACTOR * p
 
 
-def control_cost(problem: Problem, controls: tuple[Control, ...], budget: int) -> int:
-    """Most evaluations that the controls may spend on a row."""
-    kind: dict[str, Any] = {"source": problem.model.source, "correlated": problem.correlated}
-    return sum(control.cost(problem.players, problem.background, budget, **kind) for control in made(controls))
+def _choose_variance(problem: Problem, estimator: Estimator, reasons: dict[str, str]) -> Variance:
+    """The variance asked for, or the one that fits the estimator."""
+    if estimator.settles_draws and (problem.base.finite or isinstance(problem.variance, LeastSquares)):
+        reasons["variance"] = "coalitions are enumerated"
+        return Analytic()
+    if problem.variance is not None:
+        return problem.variance
+    reasons["variance"] = "fits the estimator"
+    return LeastSquares() if estimator.is_least_squares else Analytic()
 
 
-def made(controls: tuple[Control, ...]) -> tuple[Surrogate, ...]:
-    """Those that are made before sampling."""
-    return tuple(cast("Surrogate", control) for control in controls if not _is_learned(control))
-
-
-def learned(controls: tuple[Control, ...]) -> tuple[Learner | CoalitionProcess, ...]:
-    """Those that are fitted to what was sampled."""
-    return tuple(cast("Learner | CoalitionProcess", control) for control in controls if _is_learned(control))
-
-
-def _is_learned(control: Control) -> bool:
+def is_fitted(control: Control) -> bool:
+    """Whether a control is fitted to what was sampled, not made before."""
     return hasattr(control, "learn") or hasattr(control, "learn_game")
 
 
-def choose_controls(problem: Problem, estimator: Estimator, budget: int, x: FloatArray) -> tuple[Control, ...]:
-    """The controls asked for, or for "auto": what can be fitted to the evaluations, and Taylor where that is free.
+def control_cost(problem: Problem, controls: tuple[Control, ...], budget: int) -> int:
+    """Most evaluations that the controls may spend on a row."""
+    kind: dict[str, Any] = {"source": problem.model.source, "correlated": problem.correlated}
+    prepared = [cast("Surrogate", control) for control in controls if not is_fitted(control)]
+    return sum(control.cost(problem.players, problem.background, budget, **kind) for control in prepared)
 
-    Estimators that nothing is fitted for get the Taylor control where its derivatives are cheap.
-    """
+
+def _choose_controls(
+    problem: Problem, estimator: Estimator, budget: int, reasons: dict[str, str]
+) -> tuple[tuple[Control, ...], tuple[Control, ...] | None]:
+    """The controls asked for, or for "auto" those that the evaluations pay for; and those of rows out of reach."""
+    if problem.players.n_players == 1:
+        return (), None
     if problem.controls is not None:
-        return problem.controls
-    if not np.isfinite(problem.background).all() or not np.isfinite(x).all():
-        return ()
+        return problem.controls, None
     if isinstance(estimator, Enumeration):
-        return ()
-    known = isinstance(problem.imputer, (MarginalImputer, GaussianImputer))
+        reasons["control"] = "nothing is left to sampling of coalitions"
+        return (), None
+    if not np.isfinite(problem.background).all():
+        reasons["control"] = "the background has missing values"
+        return (), None
     if isinstance(estimator, Kernel) and estimator.reuse:
-        return (CoalitionProcess(), CoalitionProcess(start=None))
+        reasons["control"] = "interpolates the coalitions evaluated, with and without a ridge"
+        return (CoalitionProcess(), CoalitionProcess(start=None)), None
+    known = isinstance(problem.imputer, (MarginalImputer, GaussianImputer))
     if known and isinstance(estimator, (Permutation, Kernel)):
-        # They cost no evaluations, and know interactions of all orders; pairs alone integrate a quadratic.
-        few = problem.players.n_columns <= MOST_TAYLOR_COLUMNS
-        if problem.correlated and few and not isinstance(Taylor().source(problem.model.source), FiniteDifferences):
-            return (Taylor(), *(() if problem.shared is None else (problem.shared,)), LogisticRidge())
-        slow = _affordable(problem, budget)
-        if problem.shared is None or not (
-            problem.correlated or problem.shared.reaches(x, problem.background, problem.players)
-        ):
-            return (LogisticRidge(), *slow)
-        # one that was fitted before saves the time of fitting, unless there is time to spare
-        return (problem.shared, LogisticRidge(), *slow) if slow else (problem.shared,)
+        reasons["control"] = "fitted to the evaluations themselves, which costs none"
+        return _fitted_to_evaluations(problem, budget)
+    return _cheap_taylor(problem, budget, reasons), None
+
+
+def _fitted_to_evaluations(problem: Problem, budget: int) -> tuple[tuple[Control, ...], tuple[Control, ...] | None]:
+    """Functions fitted to the evaluations, and Taylor where it is free.
+
+    They know interactions of all orders, where pairs alone integrate a quadratic.
+    """
+    shared: tuple[Control, ...] = () if problem.shared is None else (problem.shared,)
+    few = problem.players.n_columns <= MOST_TAYLOR_COLUMNS
+    if problem.correlated and few and not isinstance(Taylor().source(problem.model.source), FiniteDifferences):
+        return (Taylor(), *shared, LogisticRidge()), None
+    slow = _slow_learners(problem, budget)
+    if not shared:
+        return (LogisticRidge(), *slow), None
+    # one that was fitted before saves the time of fitting, unless there is time to spare
+    reached: tuple[Control, ...] = (*shared, LogisticRidge(), *slow) if slow else shared
+    return reached, None if problem.correlated else (LogisticRidge(), *slow)
+
+
+def _cheap_taylor(problem: Problem, budget: int, reasons: dict[str, str]) -> tuple[Control, ...]:
+    """The Taylor control, where its derivatives are a small part of the budget."""
     options = [Taylor()]
     if isinstance(Taylor().source(problem.model.source), FiniteDifferences):
         options = [Taylor(derivatives=FiniteDifferences(cross=cross)) for cross in (True, False)]
     affordable = [o for o in options if control_cost(problem, (o,), budget) <= CONTROL_SHARE * budget]
+    part = f"{CONTROL_SHARE:.0%} of the budget"
+    reasons["control"] = f"derivatives within {part}" if affordable else f"derivatives take more than {part}"
     return tuple(affordable[:1])
 
 
-def _affordable(problem: Problem, budget: int) -> tuple[Learner, ...]:
-    """Trees, where fitting them takes no longer than the model itself; networks where time does not matter."""
-    if problem.correlated:
+def _slow_learners(problem: Problem, budget: int) -> tuple[Learner, ...]:
+    """Trees, where fitting them takes no longer than the model is said to take; networks where time does not matter."""
+    if problem.correlated or problem.seconds is None:
         return ()
-    seconds = known_seconds(problem)
     trees = (Trees(),) if boosting_available() else ()
-    if seconds == np.inf:  # "thorough"
+    if problem.seconds == math.inf:  # "thorough"
         return (RidgeNetwork(), *trees)
-    # until the model has been timed they are candidates, see `timely`
-    return trees if seconds is None or _tree_seconds(problem, budget) <= seconds * budget else ()
+    each = TREE_SECONDS[0] + TREE_SECONDS[1] * min(budget, Trees().max_rows)
+    seconds = Trees().n_folds * problem.base.n_outputs * each
+    return trees if seconds <= problem.seconds * budget else ()
 
 
-def known_seconds(problem: Problem) -> float | None:
-    """What an evaluation takes: as told, infinite for "thorough", or as measured while the first row was explained."""
-    return problem.cache.get("seconds") if problem.seconds is None else problem.seconds
+def check_plan(problem: Problem, plan: Plan, x: FloatArray) -> None:
+    """Refuse settings that do not fit the estimator, a budget that is too small, and controls without known values."""
+    estimator = plan.estimator
+    plan.variance.check(least_squares=estimator.is_least_squares, n_draws=estimator.n_draws)
+    check_budget(problem, estimator, plan.controls, plan.variance, plan.budget)
+    if plan.fitted_controls:
+        _check_fitted_controls(problem, plan, x)
 
 
-def _tree_seconds(problem: Problem, n_evaluations: float) -> float:
-    trees = Trees()
-    each = TREE_SECONDS[0] + TREE_SECONDS[1] * min(n_evaluations, trees.max_rows)
-    return trees.n_folds * problem.base.n_outputs * each
+def _check_fitted_controls(problem: Problem, plan: Plan, x: FloatArray) -> None:
+    learners, estimator = plan.fitted_controls, plan.estimator
+    names = ", ".join(f"{type(learner).__name__}()" for learner in learners)
+    if not isinstance(estimator, (Enumeration, Permutation, Kernel)):
+        raise NoClosedFormError(
+            f"{names} controls permutation walks and KernelSHAP, not {type(estimator).__name__}. Use "
+            "estimator='permutation', 'kernel' or 'auto', or control='taylor'."
+        )
+    if not isinstance(problem.imputer, (MarginalImputer, GaussianImputer)):
+        raise NoClosedFormError(
+            f"{names} has known Shapley values for features='independent' and 'correlated', not for "
+            f"{type(problem.imputer).__name__}. Use control='none'."
+        )
+    whole = isinstance(estimator, Kernel) and estimator.paired and estimator.n_draws == len(problem.base.rows)
+    whole = whole and isinstance(problem.imputer, MarginalImputer)
+    if any(isinstance(learner, CoalitionProcess) for learner in learners) and not whole:
+        raise NoClosedFormError(
+            "CoalitionProcess() needs the value of every coalition without noise: features='independent' and "
+            "estimator=Kernel(n_draws=<rows of the background>, reuse=True). Use control='ridge'."
+        )
+    if not np.isfinite(x).all() or not np.isfinite(problem.background).all():
+        raise InvalidArgumentError(
+            f"`control`: {names} needs finite rows and a finite background, but there are missing values. "
+            "Use control='none', or impute them."
+        )
 
 
-def timely(
-    problem: Problem, learners: tuple[Learner | CoalitionProcess, ...], game: Game, still_needed: float
-) -> tuple[Learner | CoalitionProcess, ...]:
-    """Those of automatic learners whose fit takes no longer than the model has taken, or would take without it.
-
-    `still_needed` is how many more evaluations the accuracy asked for is expected to take.
-    """
-    if problem.controls is not None or not any(isinstance(learner, Trees) for learner in learners):
-        return learners
-    seconds = known_seconds(problem)
-    if seconds is None:
-        seconds = game.seconds_each
-    if seconds is None or _tree_seconds(problem, game.n_evaluations) <= seconds * max(game.n_evaluations, still_needed):
-        return learners
-    if any(learner is problem.shared for learner in learners):
-        return tuple(learner for learner in learners if learner is problem.shared)
-    return tuple(learner for learner in learners if not isinstance(learner, Trees))
+def refuse_budget(problem: Problem, stopping: Stopping) -> None:
+    """Refuse a budget that no row could be explained with, before any model call."""
+    budget = stopping.design_budget
+    estimator = choose_estimator(problem, budget, early=stopping.early)
+    controls = problem.controls or () if problem.players.n_players > 1 else ()
+    check_budget(problem, estimator, controls, _choose_variance(problem, estimator, {}), budget)
 
 
-def choose_variance(problem: Problem, estimator: Estimator) -> Variance:
-    """The variance asked for, or the one that fits the estimator."""
-    if estimator.settles_draws and (problem.base.finite or isinstance(problem.variance, LeastSquares)):
-        return Analytic()  # chosen in place of the estimator asked for; over a whole background there is no error
-    if problem.variance is not None:
-        return problem.variance
-    return LeastSquares() if estimator.is_least_squares else Analytic()
+def check_budget(
+    problem: Problem, estimator: Estimator, controls: tuple[Control, ...], variance: Variance, budget: int
+) -> None:
+    """Refuse a budget that cannot give values with errors."""
+    needed = least_budget(problem, estimator, controls, variance, budget)
+    if needed > budget:
+        costs = _costs(problem, estimator, controls, variance, needed)
+        spent = ["1 for the row"]
+        spent += [f"{costs.derivatives} for derivatives"] if costs.derivatives else []
+        spent += [f"{costs.base} for the base value"] if costs.base else []
+        raise BudgetTooSmallError(
+            f"`budget` must be at least {needed} evaluations a row for {problem.players.n_players} players with "
+            f"{type(estimator).__name__} ({', '.join(spent)}, {costs.fewest_units} units of {costs.unit}); "
+            f"got {budget}.",
+            needed,
+        )
+
+
+def least_budget(
+    problem: Problem, estimator: Estimator, controls: tuple[Control, ...], variance: Variance, budget: int
+) -> int:
+    """`budget`, or the next larger one that covers what is bought with it."""
+    while (least := _costs(problem, estimator, controls, variance, budget).least) > budget:
+        budget = least
+    return budget
+
+
+def _costs(
+    problem: Problem, estimator: Estimator, controls: tuple[Control, ...], variance: Variance, budget: int
+) -> Costs:
+    p, finite = problem.players.n_players, problem.base.finite
+    units = max(estimator.fewest_units(p), variance.fewest_units)
+    if estimator.settles_draws:
+        units = len(problem.base.rows) if finite else 2
+    derivatives = control_cost(problem, controls, budget)
+    return Costs(derivatives, base_draws(problem, estimator, budget), units, estimator.unit_cost(p, finite=finite))

@@ -1,17 +1,33 @@
-"""Where an earlier run left off."""
+"""`refine`: go on where an earlier run left off."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap.problem import Problem
+from controlshap.engine.rows import collect_rows, continue_rows, ready_problem
+from controlshap.problem import Assembly, Problem
+from controlshap.results.collect import merge
 from controlshap.results.explanation import Explanation
 from controlshap.sampling.recording import Tape
 from controlshap.statistics.stopping import Stopping
+
+
+def refine_rows(assembly: Assembly, explanation: Explanation, stopping: Stopping, *, n_jobs: int) -> Explanation:
+    """The earlier explanation with its inexact rows continued up to the new limits."""
+    continuations = continue_from(explanation, assembly.players.names, stopping)
+    rows = assembly.read_rows(explanation.data)
+    problem = ready_problem(assembly, Stopping(int(explanation.settings["budget"])))
+    check_same(explanation, problem, assembly.description)
+    items = [(number, rows[number], limits, tape) for number, limits, tape in continuations]
+    results = continue_rows(problem, items, explanation.entropy, n_jobs=n_jobs)
+    settings = explanation.settings | {"refinements": explanation.settings["refinements"] + 1}
+    refined = dict(zip([number for number, *_ in continuations], results, strict=True))
+    return merge(explanation, refined, partial(collect_rows, assembly, problem), settings)
 
 
 def continue_from(

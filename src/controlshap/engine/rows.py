@@ -1,18 +1,25 @@
-"""Rows of one call, each explained on its own: here, or spread over processes."""
+"""The rows of one call: read, planned, explained here or spread over processes, put together."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from controlshap._errors import InvalidArgumentError
 from controlshap._parallel import ordered_map
 from controlshap._progress import ProgressLike, Reporter
-from controlshap._types import FloatArray
+from controlshap._types import AnyArray, FloatArray
+from controlshap._version import __version__
+from controlshap.engine.device import device_explanation, wants_device
+from controlshap.engine.plan import Plan, make_plan, refuse_budget
 from controlshap.engine.row import explain_row
-from controlshap.problem import Problem
-from controlshap.results.collect import KEPT, RowResult, gather
+from controlshap.limits import Limits
+from controlshap.problem import Assembly, Problem
+from controlshap.results.collect import KEPT, Names, RowResult, collect, gather, recorded
+from controlshap.results.explanation import Explanation
 from controlshap.sampling.recording import Tape
 from controlshap.statistics.stopping import Stopping
 
@@ -23,29 +30,102 @@ _Item = TypeVar("_Item")
 
 
 def explain_rows(
+    assembly: Assembly,
+    X: Any,
+    first: int,
+    stopping: Stopping,
+    entropy: int,
+    settings: dict[str, Any],
+    *,
+    n_jobs: int = 1,
+    keep: bool | None = None,
+    device: str | None = None,
+    progress: ProgressLike = False,
+) -> Explanation:
+    """Explain rows whose numbers, and so their random streams, start at `first`."""
+    rows = assembly.read_rows(X)
+    problem = ready_problem(assembly, stopping)
+    if device is not None and n_jobs != 1:
+        raise InvalidArgumentError(f"`n_jobs={n_jobs}` and `device` exclude each other. Leave one of them out.")
+    if n_jobs == 1 and wants_device(device, problem, stopping, keep):
+        return _explain_on_device(assembly, problem, rows, first, stopping, entropy, settings, device, progress)
+    # what is not returned in the end is not gathered in the first place
+    kept = math.inf if keep else 0 if keep is False else KEPT
+    task = partial(_explain_numbered, problem, make_plan(problem, stopping), entropy, stopping, kept)
+    results = _first_here(task, list(enumerate(rows, start=first)), n_jobs)
+    found = gather(_watched(results, Reporter(progress, len(rows), 0, DELAY)), keep)
+    settings = settings | {
+        "n_background_evaluations": assembly.n_background_evaluations,
+        "n_surrogate_evaluations": assembly.n_surrogate_evaluations,
+    }
+    explanation = collect_rows(assembly, problem, found, assembly.encoding.data(rows), entropy, settings)
+    return replace(explanation, history=tuple(recorded(found)) if stopping.staged else None)
+
+
+def describe_call(assembly: Assembly, limits: Limits, stopping: Stopping) -> dict[str, Any]:
+    """All settings of a call, for its result to keep."""
+    rest = {"refinements": 0, "n_background": assembly.n_background, "version": __version__}
+    return assembly.description | limits.describe(stopping) | rest
+
+
+def ready_problem(assembly: Assembly, stopping: Stopping) -> Problem:
+    """The problem with f(background), after refusing a budget that no row could be explained with."""
+    draft = assembly.draft()
+    if draft.form is None:
+        refuse_budget(draft, stopping)
+    return assembly.problem()
+
+
+def collect_rows(
+    assembly: Assembly,
+    problem: Problem,
+    results: list[RowResult],
+    data: AnyArray,
+    entropy: int,
+    settings: dict[str, Any],
+) -> Explanation:
+    """The results of rows as an `Explanation`."""
+    error = problem.base.sampling_error(assembly.n_background)
+    return collect(results, data, names_of(assembly), error, entropy=entropy, settings=settings)
+
+
+def names_of(assembly: Assembly) -> Names:
+    """Names of players, columns and outputs."""
+    return Names(assembly.raw_players, assembly.column_names, assembly.model.output_names)
+
+
+def _explain_on_device(
+    assembly: Assembly,
     problem: Problem,
     rows: FloatArray,
     first: int,
     stopping: Stopping,
     entropy: int,
-    *,
-    n_jobs: int,
-    keep: bool | None,
+    settings: dict[str, Any],
+    device: str | None,
     progress: ProgressLike,
-) -> list[RowResult]:
-    """Explain rows whose numbers, and so their random streams, start at `first`."""
-    # what is let go in the end is not gathered in the first place
-    kept = math.inf if keep else 0 if keep is False else KEPT
-    task = partial(_explain_numbered, problem, entropy, stopping, kept)
-    results = _first_here(task, list(enumerate(rows, start=first)), n_jobs)
-    return gather(_watched(results, Reporter(progress, len(rows), 0, DELAY)), keep)
+) -> Explanation:
+    """All rows of a torch module at once."""
+    from controlshap.engine.device.explain import explain_problem  # imports torch
+
+    reporter = Reporter(progress, len(rows), 0, DELAY)
+    result = explain_problem(problem, rows, budget=stopping.budget, entropy=entropy, device=device, first_row=first)
+    settings = settings | {"n_background_evaluations": assembly.n_background_evaluations}
+    error = problem.base.sampling_error(assembly.n_background)
+    explanation = device_explanation(result, rows, names_of(assembly), error, entropy=entropy, settings=settings)
+    reporter.add(len(rows), int(explanation.n_evaluations.sum()))
+    reporter.close()
+    return explanation
 
 
 def continue_rows(
     problem: Problem, items: list[tuple[int, FloatArray, Stopping, Tape]], entropy: int, *, n_jobs: int
 ) -> list[RowResult]:
-    """Go on with rows from their tapes."""
-    return gather(_first_here(partial(_continue_numbered, problem, entropy), items, n_jobs), keep=True)
+    """Go on with rows from their recordings; all were planned for the same budget."""
+    if not items:
+        return []
+    task = partial(_continue_numbered, problem, make_plan(problem, items[0][2]), entropy)
+    return gather(_first_here(task, items, n_jobs), keep=True)
 
 
 def _watched(results: Iterator[RowResult], reporter: Reporter) -> Iterator[RowResult]:
@@ -64,12 +144,14 @@ def _first_here(task: Callable[[_Item], RowResult], items: list[_Item], n_jobs: 
 
 
 def _explain_numbered(
-    problem: Problem, entropy: int, stopping: Stopping, kept: float, item: tuple[int, FloatArray]
+    problem: Problem, plan: Plan, entropy: int, stopping: Stopping, kept: float, item: tuple[int, FloatArray]
 ) -> RowResult:
     number, row = item
-    return explain_row(problem, row, number, entropy, stopping, Tape(records=kept > 0, most_bytes=kept))
+    return explain_row(problem, plan, row, number, entropy, stopping, Tape(records=kept > 0, most_bytes=kept))
 
 
-def _continue_numbered(problem: Problem, entropy: int, item: tuple[int, FloatArray, Stopping, Tape]) -> RowResult:
-    number, row, stopping, tape = item
-    return explain_row(problem, row, number, entropy, stopping, tape)
+def _continue_numbered(
+    problem: Problem, plan: Plan, entropy: int, item: tuple[int, FloatArray, Stopping, Tape]
+) -> RowResult:
+    number, row, stopping, recording = item
+    return explain_row(problem, plan, row, number, entropy, stopping, recording)

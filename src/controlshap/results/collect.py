@@ -24,15 +24,14 @@ class RowResult:
 
     analysis: Analysis
     n_evaluations: int
-    n_units: int
     status: str
     method: str
-    controls: str
-    share: float
-    complete: bool
-    background_variances: FloatArray | None
-    evaluations: FloatArray | None
-    stages: tuple[int, ...]
+    controls: str = ""
+    share: float = 1.0
+    complete: bool = True
+    background_variances: FloatArray | None = None
+    evaluations: FloatArray | None = None
+    stages: tuple[int, ...] = ()
     history: tuple[tuple[int, FloatArray, FloatArray], ...] = ()
 
 

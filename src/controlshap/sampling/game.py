@@ -6,7 +6,6 @@ Rows are built and evaluated in batches under the memory limit; the split change
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -149,8 +148,6 @@ class Game(RowGame):
         Where it is a list, what the model said is kept there, for functions that are fitted to it.
     tape : Tape
         What the model has said before, and where what it says is kept.
-    seconds, n_timed
-        Time that the model took, and for how many rows.
     """
 
     model: Model
@@ -159,13 +156,6 @@ class Game(RowGame):
     n_evaluations: int = 0
     trace: list[FloatArray] | None = None
     tape: Tape = field(default_factory=Tape)
-    seconds: float = 0.0
-    n_timed: int = 0
-
-    @property
-    def seconds_each(self) -> float | None:
-        """Time of an evaluation; None before there was one."""
-        return self.seconds / self.n_timed if self.n_timed else None
 
     def evaluate(self, rows: FloatArray) -> FloatArray:
         """All functions on rows `(..., columns)`, shape `(..., outputs, functions)`."""
@@ -175,11 +165,7 @@ class Game(RowGame):
             where = f"{self.label}, evaluations {self.n_evaluations} to {self.n_evaluations + len(flat) - 1}"
 
             def ask(some: FloatArray) -> FloatArray:
-                began = time.perf_counter()
-                found = self.model(self.imputer.to_inputs(some), n_outputs=self.n_outputs, where=where)
-                self.seconds += time.perf_counter() - began
-                self.n_timed += len(some)
-                return found
+                return self.model(self.imputer.to_inputs(some), n_outputs=self.n_outputs, where=where)
 
             values[..., 0] = self.tape.answer(flat, ask)
             self.n_evaluations += len(flat)

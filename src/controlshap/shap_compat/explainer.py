@@ -112,7 +112,7 @@ class KernelExplainer:
         if self._link is identity and not self.data.is_weighted and not keep_index:
             background = self.data.data if self.data.frame is None else self.data.frame
             self._explainer = Explainer(self._predict.model, background, **settings)
-            base = self._explainer._assemble(2**62).base
+            base = self._explainer._assembly.problem().base
             mean = base.values[:, :, 0].mean(axis=0) if base.finite else None
         else:
             self._linked = self._link_problem(settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,33 +12,29 @@ from controlshap.controls.d_matrices import DMatrices
 from controlshap.data.columns import Category, Column, Flagged, Number
 from controlshap.data.encoding import Encoding
 from controlshap.data.frames import FrameMaker, Kind
+from controlshap.problem import Assembly
 from controlshap.storage.explanations import decode, encode, read_folder, write_folder
 
-if TYPE_CHECKING:
-    from controlshap.explainer import Explainer
 
-
-def save_explainer(explainer: Explainer, path: Path) -> Path:
+def save_assembly(assembly: Assembly, path: Path) -> Path:
     """Write to a folder."""
-    cache = explainer._cache
-    arrays: dict[str, Any] = {"background": explainer._background, "owner": explainer._raw_players.owner}
+    arrays: dict[str, Any] = {"background": assembly.background, "owner": assembly.raw_players.owner}
     header: dict[str, Any] = {
-        "encoding": _encoding_header(explainer._encoding, arrays),
-        "player_names": list(explainer.players.names),
-        "n_background": explainer._n_background,
-        "settings": {name: encode(value, arrays, name) for name, value in explainer._settings.items()},
-        "seconds": cache.get("seconds"),
-        "shared": encode(explainer._shared, arrays, "shared"),
+        "encoding": _encoding_header(assembly.encoding, arrays),
+        "player_names": list(assembly.players.names),
+        "n_background": assembly.n_background,
+        "settings": {name: encode(value, arrays, name) for name, value in assembly.settings.items()},
+        "shared": encode(assembly.shared, arrays, "shared"),
     }
-    matrices = cache.get("d_matrices")
+    matrices = assembly.cache.get("d_matrices")
     if isinstance(matrices, DMatrices):
         arrays["d_matrices"] = matrices.matrices
         header["d_permutations"] = matrices.n_permutations
     return write_folder(path, "explainer", header, arrays)
 
 
-def load_explainer(kind: type[Explainer], path: Path, model: Any) -> Explainer:
-    """Read what `save_explainer` wrote."""
+def load_assembly(path: Path, model: Any) -> Assembly:
+    """Read what `save_assembly` wrote."""
     header, arrays = read_folder(path, "explainer")
     try:
         settings = {name: decode(value, arrays) for name, value in header["settings"].items()}
@@ -46,18 +42,15 @@ def load_explainer(kind: type[Explainer], path: Path, model: Any) -> Explainer:
         groups = {name: np.flatnonzero(owner == j).tolist() for j, name in enumerate(header["player_names"])}
         encoding = _encoding_from(header["encoding"])
         n_background = int(header["n_background"])
-        matrices = arrays.get("d_matrices")
-        seconds, shared = header["seconds"], decode(header["shared"], arrays)
-        cache: dict[str, Any] = {} if seconds is None else {"seconds": seconds}
-        if matrices is not None:
-            cache["d_matrices"] = DMatrices(matrices, int(header["d_permutations"]))
+        matrices, shared = arrays.get("d_matrices"), decode(header["shared"], arrays)
+        cache = {} if matrices is None else {"d_matrices": DMatrices(matrices, int(header["d_permutations"]))}
     except KeyError as error:
         raise InvalidArgumentError(f"`path`: the explainer in {str(path)!r} lacks {error}; it is damaged.") from error
-    explainer = kind(model, encoding(rows), groups=groups, **settings)
-    explainer._cache.update(cache)
-    explainer._n_background = n_background
-    explainer._shared = shared
-    return explainer
+    assembly = Assembly(model, encoding(rows), groups, settings)
+    assembly.cache.update(cache)
+    assembly.n_background = n_background
+    assembly.shared = shared
+    return assembly
 
 
 _GAPS = {"nan": np.nan, "none": None}

@@ -1,0 +1,40 @@
+"""Rows of models with a known form: exact values from one evaluation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controlshap._random import EXPLAINER_ENTROPY, Purpose, stream
+from controlshap._types import FloatArray
+from controlshap.functions import ExactForm, agrees
+from controlshap.problem import Problem
+from controlshap.results.collect import RowResult
+from controlshap.statistics.analysis import Analysis
+from controlshap.statistics.background_error import variances_of_draws
+from controlshap.statistics.control_variate import Estimate, close_sum
+
+#: Background rows whose own exact values show how much the mean owes to the choice of rows.
+SPREAD_ROWS = 50
+
+
+def explain_exactly(problem: Problem, form: ExactForm, x: FloatArray, at_x: FloatArray) -> RowResult | None:
+    """Values without sampling error; None where the form does not agree with the model on this row."""
+    if not agrees(form, x[None], at_x[None]):
+        return None
+    rows, of_background = problem.base.rows, problem.base.values[:, :, 0]
+    values = form.mean_values(x, rows, problem.players)
+    some = stream(EXPLAINER_ENTROPY, Purpose.BACKGROUND, 1).permutation(len(rows))[:SPREAD_ROWS]
+    of_draws = form.draw_values(x, rows[some], problem.players)
+    if values is None or of_draws is None:
+        return None
+    components = np.concatenate([values, problem.base.mean[:, 0][None]])
+    no_roots = np.zeros((0, *components.shape))
+    estimate = close_sum(Estimate(components, no_roots, np.full(components.shape, np.inf)), at_x)
+    return RowResult(
+        analysis=Analysis(estimate, estimate, np.zeros(components.shape), np.zeros((*components.shape, 0))),
+        n_evaluations=1,
+        status="exact",
+        method=form.name,
+        complete=True,
+        background_variances=variances_of_draws(of_draws, of_background),
+    )
