@@ -53,6 +53,8 @@ NUMBERS = (
     "look_shares", "complete", "background_standard_errors",
 )  # fmt: skip
 WORDS = ("status", "method", "controls", "feature_names")
+#: Warnings that other libraries give when they are first imported, and so not with every order of the combinations.
+IMPORTED = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, ResourceWarning)
 
 Record = dict[str, Any]
 """What is pinned of a combination: arrays of doubles, and texts."""
@@ -662,7 +664,8 @@ def run(name: str) -> tuple[str, Record]:
         except Exception as error:  # noqa: BLE001 - what is not the library's own is pinned, too, and told
             record["refused"] = f"{type(error).__name__}: {plain(str(error))}"
             record["foreign"] = "" if isinstance(error, cs.ControlShapError) else "yes"
-    record["warnings"] = ", ".join(sorted({warning.category.__name__ for warning in caught}))
+    kinds = {warning.category for warning in caught if not issubclass(warning.category, IMPORTED)}
+    record["warnings"] = ", ".join(sorted(kind.__name__ for kind in kinds))
     return name, record
 
 

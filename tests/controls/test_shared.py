@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from calibration_cases import DATA, smooth2
 from numpy.testing import assert_array_equal
 from scipy.special import expit
-from test_calibration import DATA, smooth2
 
 import controlshap as cs
 from controlshap.controls.shared import best_learner, default_learners

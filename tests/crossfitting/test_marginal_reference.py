@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from calibration_cases import check, smooth2
 from conftest import make_data
 from numpy.testing import assert_allclose
 from scipy.stats import norm
-from test_calibration import check, smooth2
 from test_fitted_calibration import check_together
 from test_fitted_correlated import NAMES, network
 

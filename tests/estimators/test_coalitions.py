@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from calibration_cases import DATA, smooth2
 from numpy.testing import assert_allclose
-from test_calibration import DATA, smooth2
 
 import controlshap as cs
 from controlshap.controls.fits.coalition_process import OddGame, fit_odd_game

@@ -10,8 +10,8 @@ from functools import cache
 
 import numpy as np
 import pytest
+from calibration_cases import BEND, DATA, SLOPE, check, check_together, quadratic2, smooth2
 from scipy.stats import norm
-from test_calibration import BEND, DATA, SLOPE, check, quadratic2, smooth2
 
 import controlshap as cs
 from controlshap.crossfitting import simulated
@@ -91,14 +91,6 @@ def _quick(monkeypatch):
 def replicate(features, estimator, control, model, budget, seed, n):
     explainer, truth = explainer_and_truth(features, estimator, control, model)
     return explainer(np.tile(DATA.x, (n, 1)), budget=budget, rng=seed), truth
-
-
-def check_together(explanation, truth):
-    """Squared errors against reported ones over all values at once: smaller shortfalls show than in any one value."""
-    values, errors = explanation.values, explanation.standard_errors
-    excess = (((values - truth) ** 2 - errors**2) / values.var(axis=0, ddof=1)).mean(axis=(1, 2))
-    z = excess.mean() / (excess.std(ddof=1) / np.sqrt(len(excess)))
-    assert abs(z) < 4.5, f"reported variances are off by {excess.mean():.2f} of the observed ones (z = {z:.1f})"
 
 
 #: Less than a pass over 40 rows, and two or more: 6 evaluations a pair of walks, 2 a pair of coalitions.

@@ -6,8 +6,8 @@ from functools import cache
 
 import numpy as np
 import pytest
+from calibration_cases import BEND, DATA, SLOPE, check, quadratic2, smooth2
 from merging_cases import FEW
-from test_calibration import BEND, DATA, SLOPE, check, quadratic2, smooth2
 
 import controlshap as cs
 from controlshap.statistics import two_stage as strata
