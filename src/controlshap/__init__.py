@@ -21,6 +21,7 @@ from controlshap._version import __version__
 from controlshap.controls import CoalitionProcess, LogisticRidge, Polynomial, RidgeNetwork, Taylor, Trees, WideNetwork
 from controlshap.data.pipelines import EncodedSpace, encoded_space, one_hot_groups
 from controlshap.datasets.result import DatasetResult, FailedPart
+from controlshap.engine.plan import Plan
 from controlshap.estimators import Kernel, PerFeature, Permutation
 from controlshap.explainer import Explainer, explain
 from controlshap.models.derivatives import FiniteDifferences
@@ -62,6 +63,7 @@ __all__ = [
     "NotConvergedWarning",
     "PerFeature",
     "Permutation",
+    "Plan",
     "Polynomial",
     "Progress",
     "Ranking",

@@ -15,8 +15,9 @@ from controlshap._random import Purpose, RngLike, resolve_entropy, stream
 from controlshap.controls import Learner, SharedSurrogate
 from controlshap.controls.shared import best_learner, default_learners, hybrid_rows
 from controlshap.data.players import Groups, Players
+from controlshap.engine.plan import Plan
 from controlshap.engine.resume import refine_rows
-from controlshap.engine.rows import describe_call, explain_rows
+from controlshap.engine.rows import describe_call, explain_rows, plan_rows
 from controlshap.limits import LimitOptions, Limits
 from controlshap.problem import Assembly
 from controlshap.results.explanation import Explanation
@@ -43,8 +44,8 @@ class Explainer:
         "auto" chooses by budget and players, and is exact where the budget covers all coalitions.
     control : {"auto", "thorough", "none", "taylor"}, the name of a surrogate, object, or list of them
         The control variate. Surrogates are "ridge", "network", "wide_network", "polynomial", "trees" and "coalitions".
-        "auto" fits what takes less time than the model itself; "thorough" fits everything,
-        however long it takes; a list is combined by regression.
+        "auto" fits a logistic ridge to the evaluations, and trees to a model that is stated to be slow; "thorough" fits
+        everything, however long it takes; a list is combined by regression.
     variance : {"auto", "analytic", "bootstrap", "least_squares", "grouped"} or variance method
         Where standard errors come from.
     groups : dict or list, optional
@@ -58,8 +59,8 @@ class Explainer:
         A larger background is sampled (without replacement, with a fixed seed) to this many rows, which then are the
         background; `base_standard_errors` gives the error of the base value against the whole.
     seconds_per_evaluation : float, optional
-        Time that the model takes for a row, against which control="auto" weighs the time of fitting trees; measured
-        while the first row is explained when not given. Give it where two explainers must decide alike.
+        Time that the model takes for a row. control="auto" then adds trees where fitting them takes less time than the
+        model; nothing is ever timed.
 
     Examples
     --------
@@ -228,6 +229,37 @@ class Explainer:
             self._assembly, X, 0, stopping, entropy, settings, n_jobs=check_jobs(n_jobs), keep=keep, device=device,
             progress=progress,
         )  # fmt: skip
+
+    def plan(self, X: Any = None, **limits: Unpack[LimitOptions]) -> Plan:
+        """What a call would do and cost, and why, without doing it; the model sees the background only.
+
+        Parameters
+        ----------
+        X : ndarray or frame, optional
+            Rows to explain. Rows that would be treated differently (missing values, out of reach of a shared
+            surrogate) are counted in the plan's notes.
+        **limits
+            `budget`, `tolerance`, `stop`, `level`, `absolute_tolerance`, `time_limit` as for a call.
+
+        Returns
+        -------
+        Plan
+            Prints as a short text; `estimator`, `controls`, `variance` and `costs` are its attributes.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import controlshap as cs
+        >>> background = np.random.default_rng(0).normal(size=(50, 12))
+        >>> print(cs.Explainer(lambda rows: np.tanh(rows.sum(axis=1)), background).plan(budget=2_000))
+        estimator   Permutation(): paired walks over the background in cycles
+        control     LogisticRidge(): fitted to the evaluations themselves, which costs none
+        variance    Analytic(): fits the estimator
+        evaluations at most 2,000 a row: 1 for the row, 90 units of 22
+        """
+        stopping = Limits(**limits).stopping(self.players.n_players)
+        rows = None if X is None else self._assembly.read_rows(X)
+        return plan_rows(self._assembly, stopping, rows)
 
     def refine(self, explanation: Explanation, *, n_jobs: int = 1, **limits: Unpack[LimitOptions]) -> Explanation:
         """Go on from an earlier result: the same run, longer, without evaluating anything again.

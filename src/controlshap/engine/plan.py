@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -91,6 +91,8 @@ class Plan:
         The known form of the model, which is tried first.
     reasons : dict
         Why the estimator, the controls and the variance are what they are.
+    notes : tuple of str
+        Exceptions among the rows, where these were given.
     """
 
     estimator: Estimator
@@ -105,6 +107,7 @@ class Plan:
     is_exact: bool
     form: ExactForm | None = None
     reasons: dict[str, str] = field(default_factory=dict, compare=False)
+    notes: tuple[str, ...] = ()
 
     @property
     def prepared_controls(self) -> tuple[Surrogate, ...]:
@@ -135,17 +138,18 @@ class Plan:
         return max(0, self.budget - spent) // max(1, self.costs.unit)
 
     def __str__(self) -> str:
-        return "\n".join(describe_plan(self))
+        return "\n".join(_describe(self))
 
 
-def describe_plan(plan: Plan) -> Iterable[str]:
+def _describe(plan: Plan) -> Iterable[str]:
     """Lines that say what is done, what it costs and why."""
     if plan.form is not None:
-        yield f"exact       {plan.form.name}: closed-form values, 1 evaluation a row. Otherwise:"
-    controls = " + ".join(f"{type(control).__name__}()" for control in plan.controls) or "none"
-    for name, what in (("estimator", repr(plan.estimator)), ("control", controls), ("variance", repr(plan.variance))):
-        reason = plan.reasons.get(name, "as asked for")
-        yield f"{name:<11} {what}: {reason}"
+        yield f"exact       {plan.form.name}: closed-form values, 1 evaluation a row; where it fails:"
+    controls = " + ".join(_short(control) for control in plan.controls) or "none"
+    parts = {"estimator": _short(plan.estimator), "control": controls, "variance": _short(plan.variance)}
+    for name, what in parts.items():
+        yield f"{name:<11} {what}: {plan.reasons.get(name, 'as asked for')}"
+    yield from plan.notes
     if plan.is_exact:
         yield f"evaluations {1 + plan.costs.fewest_units * plan.costs.unit:,} a row, all coalitions: no sampling error"
         return
@@ -155,6 +159,20 @@ def describe_plan(plan: Plan) -> Iterable[str]:
     parts += [f"{plan.n_base_draws:,} for the base value"] if plan.n_base_draws else []
     parts += [f"{plan.n_units:,} units of {costs.unit:,}"]
     yield f"evaluations at most {plan.budget:,} a row: {', '.join(parts)}"
+
+
+def _short(strategy: Any) -> str:
+    """A strategy with those of its settings that are not the default: "Kernel(n_draws=50, reuse=True)"."""
+    if not is_dataclass(strategy):
+        return f"{type(strategy).__name__}()"
+    changed = [f for f in fields(strategy) if f.init and not _is_default(strategy, f)]
+    settings = ", ".join(f"{f.name}={getattr(strategy, f.name)!r}" for f in changed)
+    return f"{type(strategy).__name__}({settings if len(settings) <= 60 else '...'})"
+
+
+def _is_default(strategy: Any, declared: Field[Any]) -> bool:
+    default = declared.default if declared.default_factory is MISSING else declared.default_factory()
+    return bool(getattr(strategy, declared.name) is default or getattr(strategy, declared.name) == default)
 
 
 def make_plan(problem: Problem, stopping: Stopping) -> Plan:

@@ -279,7 +279,8 @@ def describe_controls(plan: Plan, alpha: FloatArray) -> str:
     # one coefficient for what was made before sampling, two (the first within draws) for what was fitted
     firsts = [*range(n_prepared), *range(n_prepared, len(mean), 2)]
     names = [type(control).__name__ for control in (*plan.prepared_controls, *plan.fitted_controls)]
-    return ", ".join(f"{name} {mean[at]:.2f}" for name, at in zip(names, firsts, strict=True))
+    # with too few units, or all coalitions, nothing is fitted
+    return ", ".join(f"{name} {mean[at]:.2f}" for name, at in zip(names, firsts, strict=False))
 
 
 def _evaluate_row(problem: Problem, x: FloatArray, row: int, recording: Tape) -> FloatArray:

@@ -68,6 +68,17 @@ def describe_call(assembly: Assembly, limits: Limits, stopping: Stopping) -> dic
     return assembly.description | limits.describe(stopping) | rest
 
 
+def plan_rows(assembly: Assembly, stopping: Stopping, rows: FloatArray | None) -> Plan:
+    """The plan of a call, with a note on rows that would be treated differently."""
+    problem = ready_problem(assembly, stopping)
+    plan = make_plan(problem, stopping)
+    if rows is None:
+        return plan
+    n_other = sum(plan.for_row(problem, x) is not plan for x in rows)
+    note = f"{n_other} of {len(rows)} rows get other controls (missing values, or out of a shared surrogate's reach)"
+    return replace(plan, notes=(note,) if n_other else ())
+
+
 def ready_problem(assembly: Assembly, stopping: Stopping) -> Problem:
     """The problem with f(background), after refusing a budget that no row could be explained with."""
     draft = assembly.draft()
