@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._errors import InvalidArgumentError
+from controlshap._optional import require
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -34,13 +35,10 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], n_job
             for item in items:
                 yield function(item)
         return
-    try:
-        import cloudpickle  # noqa: F401
-        import joblib
-    except ImportError as error:
-        raise MissingExtraError(
-            f"`n_jobs={n_jobs}` needs joblib and cloudpickle: pip install 'controlshap[parallel]', or use n_jobs=1."
-        ) from error
+    joblib, _ = (
+        require(package, extra="parallel", feature=f"`n_jobs={n_jobs}`", otherwise="or use n_jobs=1")
+        for package in ("joblib", "cloudpickle")
+    )
     with tempfile.TemporaryDirectory(prefix="controlshap-") as folder:
         shipped = _ship(function, Path(folder))
         with joblib.parallel_config(backend="loky", inner_max_num_threads=1):

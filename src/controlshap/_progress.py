@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._optional import require
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,11 @@ def check_progress(progress: Any) -> ProgressLike:
 
 def _teller(progress: ProgressLike, n_rows: int, rows_done: int, delay: float) -> Callable[[Progress], Any] | None:
     if progress is None:
-        progress = sys.stderr.isatty() or _in_notebook()
-        if progress and not _has_tqdm():
+        if not (sys.stderr.isatty() or _in_notebook()):
+            return None
+        try:
+            return _Bar(n_rows, rows_done, delay)
+        except MissingExtraError:
             return None  # nobody asked for a bar
     if progress is False:
         return None
@@ -110,11 +114,10 @@ class _Bar:
     """A bar of tqdm: rows, rate and time left, evaluations a second."""
 
     def __init__(self, n_rows: int, rows_done: int, delay: float) -> None:
-        if not _has_tqdm():
-            raise MissingExtraError("`progress=True` needs tqdm: pip install 'controlshap[cli]', or progress='json'.")
-        from tqdm.auto import tqdm
-
-        self._bar = tqdm(total=n_rows, initial=rows_done, unit="row", dynamic_ncols=True, delay=delay)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a notebook without widgets gets a bar of text
+            tqdm = require("tqdm.auto", extra="cli", feature="`progress=True`", otherwise="or use progress='json'")
+        self._bar = tqdm.tqdm(total=n_rows, initial=rows_done, unit="row", dynamic_ncols=True, delay=delay)
 
     def __call__(self, progress: Progress) -> None:
         self._bar.total = progress.n_rows
@@ -123,16 +126,6 @@ class _Bar:
 
     def close(self) -> None:
         self._bar.close()
-
-
-def _has_tqdm() -> bool:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a notebook without widgets gets a bar of text
-            import tqdm.auto  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
 
 def _in_notebook() -> bool:

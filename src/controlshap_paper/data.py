@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._errors import InvalidArgumentError
+from controlshap._optional import require
 from controlshap._types import FloatArray, IntArray
 
 NAMES = ("simulated", "bank", "brca", "census", "credit")
@@ -189,8 +190,4 @@ def _target(table: Any, schema: dict[str, Any], positive: int | None) -> IntArra
 
 def need_pandas() -> Any:
     """The module, or an error that says how to get it."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise MissingExtraError("Reading the paper's data needs pandas: pip install controlshap[reproduce]") from error
-    return pandas
+    return require("pandas", extra="reproduce", feature="Reading the paper's data")

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._errors import InvalidArgumentError
+from controlshap._optional import require
 from controlshap._parallel import one_blas_thread
 from controlshap_paper.cells import METHODS, SECONDS, Cell, Size, all_cells
 from controlshap_paper.runs import is_done, run_and_save
@@ -122,10 +123,7 @@ def _outcomes(
     if n_jobs == 1:
         yield from (_attempt(task, size, folder, seed, out) for task in tasks)
         return
-    try:
-        import joblib
-    except ImportError as error:
-        raise MissingExtraError("`--jobs` needs joblib: pip install controlshap[reproduce]") from error
+    joblib = require("joblib", extra="reproduce", feature="`--jobs`")
     with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
         parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
         yield from parallel(joblib.delayed(_attempt)(task, size, folder, seed, out) for task in tasks)

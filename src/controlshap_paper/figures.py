@@ -5,7 +5,6 @@ A figure that is there stays where some of the estimates that it shows are there
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from controlshap import metrics
-from controlshap._errors import MissingExtraError
+from controlshap._optional import require
 from controlshap._types import FloatArray
 from controlshap_paper.cells import ESTIMATORS, FEATURES, Cell, Size
 from controlshap_paper.data import NAMES as DATA
@@ -60,8 +59,7 @@ class Results:
 
 def check_plots() -> None:
     """Refuse before hours of work, not after."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise MissingExtraError("The figures need matplotlib: pip install controlshap[reproduce]")
+    require("matplotlib", extra="reproduce", feature="Drawing the figures")
 
 
 def draw_all(raw: Path, folder: Path, size: Size, seed: int, lines: list[Line]) -> int:

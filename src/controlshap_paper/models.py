@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import warnings
 from dataclasses import dataclass
@@ -11,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._errors import InvalidArgumentError
+from controlshap._optional import require
 from controlshap._types import FloatArray
 from controlshap_paper.data import PaperData
 
@@ -104,7 +104,4 @@ def make_model(kind: str, data: PaperData, folder: Path | None) -> Any:
 
 
 def _sklearn(module: str) -> Any:
-    try:
-        return importlib.import_module(f"sklearn.{module}")
-    except ImportError as error:
-        raise MissingExtraError("The paper's models need scikit-learn: pip install controlshap[reproduce]") from error
+    return require(f"sklearn.{module}", extra="reproduce", feature="A model of the paper")

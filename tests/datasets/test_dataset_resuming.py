@@ -25,7 +25,6 @@ from dataset_cases import (
 
 import controlshap as cs
 from controlshap.datasets import RunStoppedError, load_dataset
-from controlshap.datasets import part_file as part_files
 from controlshap.datasets.part_file import part_path
 
 
@@ -59,7 +58,7 @@ def test_a_full_disk_stops_the_run_and_keeps_what_is_there(tmp_path: Path, monke
         real(handle)
 
     with monkeypatch.context() as patch:
-        patch.setattr(part_files.os, "fsync", full)
+        patch.setattr(os, "fsync", full)
         with pytest.raises(RunStoppedError, match=r"No space left.*2 of 5 parts are done and kept; run the same again"):
             make_explainer(CountedModel()).explain_dataset(make_rows(), out, part_rows=5, **CALL)
     assert sorted(p.name for p in (out / "parts").iterdir()) == ["part-000000.parquet", "part-000001.parquet"]

@@ -72,7 +72,7 @@ def test_files_are_json_and_arrays_and_no_pickle(tmp_path, explanation):
     folder = explanation.save(tmp_path)
     assert sorted(path.name for path in folder.iterdir()) == ["explanation.json", "explanation.npz"]
     header = json.loads((folder / "explanation.json").read_text())
-    assert (header["kind"], header["schema"]) == ("explanation", 3)
+    assert (header["kind"], header["schema"]) == ("explanation", 1)
     with np.load(folder / "explanation.npz", allow_pickle=False) as arrays:
         assert all(arrays[name].dtype != object for name in arrays.files)
 
@@ -100,11 +100,11 @@ def spoil_arrays(folder, byte=None, keep=None):
 
 DAMAGE = {
     "another schema": (
-        lambda f: edit_header(f, lambda h: h.update(schema=1)),
-        r"schema 1; this version reads 3.*Load it",
+        lambda f: edit_header(f, lambda h: h.update(schema=3)),
+        r"schema 3; this version reads 1.*Load it",
     ),
-    "no schema": (lambda f: edit_header(f, lambda h: h.pop("schema")), r"schema None; this version reads 3"),
-    "another kind of header": (lambda f: next(f.glob("*.json")).write_text("[]"), r"schema None; this version reads 3"),
+    "no schema": (lambda f: edit_header(f, lambda h: h.pop("schema")), r"schema None; this version reads 1"),
+    "another kind of header": (lambda f: next(f.glob("*.json")).write_text("[]"), r"schema None; this version reads 1"),
     "half a header": (lambda f: next(f.glob("*.json")).write_text('{"kind": '), r"is damaged"),
     "half of the arrays": (lambda f: spoil_arrays(f, keep=500), r"is damaged"),
     "a flipped byte": (lambda f: spoil_arrays(f, byte=200), r"is damaged"),

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._errors import InvalidArgumentError
+from controlshap._optional import require
 from controlshap._types import FloatArray
 from controlshap.cli.explain import ModelOptions, parse_control, prepare
 from controlshap.cli.inputs import open_rows, read_groups, read_rows
@@ -192,16 +193,14 @@ def _of_files(files: tuple[str, str, str], model_options: ModelOptions, options:
 
 def _built_in(options: BenchmarkOptions) -> Problem:
     """A small network for scikit-learn's breast-cancer data."""
-    try:
-        import pandas
-        from sklearn.datasets import load_breast_cancer
-        from sklearn.neural_network import MLPClassifier
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
-    except ImportError as error:
-        raise MissingExtraError(
-            "The built-in problem needs scikit-learn and pandas: pip install 'controlshap[sklearn,frames]'."
-        ) from error
+    pandas, _ = (
+        require(package, extra="sklearn,frames", feature="The built-in problem") for package in ("pandas", "sklearn")
+    )
+    from sklearn.datasets import load_breast_cancer
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     data = load_breast_cancer()
     frame = pandas.DataFrame(data.data, columns=[str(name) for name in data.feature_names]).filter(like="worst")
     network = MLPClassifier((20,), activation="tanh", solver="lbfgs", alpha=10.0, max_iter=2000, random_state=0)
@@ -302,9 +301,7 @@ def _factor(ratio: float) -> str:
 @contextmanager
 def _bar(total: int) -> Iterator[Callable[[int], Any]]:
     """Progress with time left, on a terminal."""
-    try:
-        from tqdm import tqdm
-    except ImportError as error:
-        raise MissingExtraError("The progress bar needs tqdm: pip install 'controlshap[cli]'.") from error
-    with tqdm(total=total, unit="row", disable=None, leave=False) as bar:
+    with require("tqdm", extra="cli", feature="The progress bar").tqdm(
+        total=total, unit="row", disable=None, leave=False
+    ) as bar:
         yield bar.update

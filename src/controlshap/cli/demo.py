@@ -8,14 +8,13 @@ reported errors with what repeated runs really do.
 from __future__ import annotations
 
 import argparse
-import importlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from controlshap._errors import MissingExtraError
+from controlshap._optional import require
 from controlshap._types import FloatArray
 from controlshap._version import __version__
 from controlshap.explainer import Explainer
@@ -53,23 +52,16 @@ class Reruns:
     uncontrolled_errors: FloatArray
 
 
-def need(module: str, extra: str) -> Any:
+def need(module: str) -> Any:
     """Import an optional package, or say how to get it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        package = module.split(".")[0]
-        raise MissingExtraError(
-            f"The demo needs {package}, which is not installed: pip install 'controlshap[sklearn,plots,report]' "
-            f"(or the extra {extra!r} alone)."
-        ) from error
+    return require(module, extra="sklearn,plots,report", feature="The demo")
 
 
 def make_case() -> Case:
     """A small tanh network for the ten "worst" measurements of each tumour; class 1 is benign."""
-    datasets, selection = need("sklearn.datasets", "sklearn"), need("sklearn.model_selection", "sklearn")
-    pipeline, scaling = need("sklearn.pipeline", "sklearn"), need("sklearn.preprocessing", "sklearn")
-    network = need("sklearn.neural_network", "sklearn").MLPClassifier(
+    datasets, selection = need("sklearn.datasets"), need("sklearn.model_selection")
+    pipeline, scaling = need("sklearn.pipeline"), need("sklearn.preprocessing")
+    network = need("sklearn.neural_network").MLPClassifier(
         hidden_layer_sizes=(20,), activation="tanh", solver="lbfgs", alpha=10.0, max_iter=2000, random_state=0
     )
     data = datasets.load_breast_cancer()
@@ -122,8 +114,8 @@ def rerun(explainer: Explainer, row: FloatArray) -> Reruns:
 
 def picture(explanation: Explanation, reruns: Reruns, path: Path) -> None:
     """Intervals of the first row, and reported errors beside the spread of the reruns."""
-    need("matplotlib", "plots").use("Agg")
-    plt = need("matplotlib.pyplot", "plots")
+    need("matplotlib").use("Agg")
+    plt = need("matplotlib.pyplot")
     order = np.argsort(np.abs(explanation.values[0]))
     place = np.arange(len(order))
     low, high = explanation.confidence_interval(0.95)
@@ -174,8 +166,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m controlshap.cli.demo", description=__doc__)
     parser.add_argument("--out", default="demo_output", help="folder for the explanations and the picture")
     out = Path(parser.parse_args(arguments).out)
-    need("matplotlib", "plots")  # before the work, not after it
-    need("jinja2", "report")
+    need("matplotlib")  # before the work, not after it
+    need("jinja2")
     case = make_case()
     print(f"controlshap {__version__}: a network for 10 measurements of tumours, test accuracy {case.accuracy:.3f}")
     predictions = case.model.predict_proba(case.rows)[:, 1]

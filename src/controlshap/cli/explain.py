@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from controlshap._errors import ControlShapWarning, InvalidArgumentError, MissingExtraError
+from controlshap._files import write_json
 from controlshap._version import __version__
 from controlshap.cli.columns import ChosenColumns, choose_columns, split_names
 from controlshap.cli.inputs import Background, open_rows, parse_rows, read_background, read_groups
 from controlshap.cli.messages import say
 from controlshap.cli.results import ResultSummary, report_result, summarise_result
-from controlshap.datasets.manifest import write_json
 from controlshap.datasets.result import DatasetResult
 from controlshap.datasets.run import explain_dataset
 from controlshap.explainer import Explainer

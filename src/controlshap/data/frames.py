@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._errors import InvalidArgumentError
+from controlshap._optional import require
 
 
 @dataclass(frozen=True)
@@ -170,12 +171,8 @@ def is_frame(data: Any) -> bool:
 
 def read_frame(frame: Any, argument: str) -> FrameColumns:
     """Take a frame apart."""
-    try:
-        import narwhals as nw
-    except ImportError as error:
-        raise MissingExtraError(
-            f"`{argument}` is a frame, which needs narwhals: pip install 'controlshap[frames]', or pass an array."
-        ) from error
+    feature = f"`{argument}` is a frame, which"
+    nw = require("narwhals", extra="frames", feature=feature, otherwise="or pass an array")
     if not hasattr(type(frame), "collect"):
         _check_names(frame, argument)
     try:
@@ -186,13 +183,9 @@ def read_frame(frame: Any, argument: str) -> FrameColumns:
             "or pyarrow. Collect it (`.collect()`, `.compute()`, `.to_pandas()`), or pass an array."
         ) from error
     if wrapped.implementation.name not in ("PANDAS", "POLARS"):
-        try:
-            wrapped = nw.from_native(wrapped.to_pandas(), eager_only=True)
-        except ImportError as error:
-            raise MissingExtraError(
-                f"`{argument}` is a frame of {type(frame).__module__}, which needs pandas: pip install "
-                "'controlshap[frames]', or pass an array."
-            ) from error
+        feature = f"`{argument}` is a frame of {type(frame).__module__}, which"
+        require("pandas", extra="frames", feature=feature, otherwise="or pass an array")
+        wrapped = nw.from_native(wrapped.to_pandas(), eager_only=True)
     columns = tuple(wrapped.columns)
     names = tuple(str(name) for name in columns)
     arrays, kinds, odd = [], [], []

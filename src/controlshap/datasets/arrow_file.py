@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
+from controlshap._files import hash_file
 from controlshap.datasets.files import Column, import_pyarrow
 
 
@@ -44,7 +44,7 @@ class ArrowFile:
 
     def sha256(self) -> str:
         """Hash of the contents."""
-        return file_hash(self.path)
+        return hash_file(self.path)
 
     def _opened(self) -> Any:
         if self._file is None:
@@ -91,9 +91,3 @@ def conform(pa: Any, batch: Any, columns: dict[str, Column]) -> Any:
             array = array.dictionary_decode()
         arrays.append(array if array.type == column.type else array.cast(column.type))
     return pa.record_batch(arrays, names=list(columns))
-
-
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file, in blocks."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -13,7 +13,8 @@ import uuid
 import warnings
 from typing import Any
 
-from controlshap._errors import ControlShapWarning, InvalidArgumentError, MissingExtraError
+from controlshap._errors import ControlShapWarning, InvalidArgumentError
+from controlshap._optional import require
 from controlshap.datasets.part import Job, Outcome, Task
 from controlshap.datasets.result import RunStoppedError
 
@@ -33,14 +34,10 @@ class Cluster:
     deaths_allowed = 1  # the scheduler itself has tried several workers by then
 
     def __init__(self, job: Job, scheduler: Any) -> None:
-        try:
-            import cloudpickle  # noqa: F401
-            import distributed
-            from distributed.scheduler import KilledWorker
-        except ImportError as error:
-            raise MissingExtraError(
-                "`scheduler` needs dask.distributed: pip install 'controlshap[cluster]'."
-            ) from error
+        distributed = require("distributed", extra="cluster", feature="`scheduler`")
+        require("cloudpickle", extra="cluster", feature="`scheduler`")
+        from distributed.scheduler import KilledWorker
+
         self._distributed, self._killed = distributed, KilledWorker
         self._run, self._session = job.run, uuid.uuid4().hex[:8]
         self._own = isinstance(scheduler, str)

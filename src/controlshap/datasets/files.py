@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._errors import InvalidArgumentError
+from controlshap._optional import require
 from controlshap.datasets.parts import DEFAULT_ROWS, MOST_ROWS, IntegerArray, check_columns, chosen_rows, cut
 
 
@@ -50,12 +51,8 @@ class TableFile(Protocol):
 
 def import_pyarrow(what: str) -> Any:
     """The package pyarrow, or an error that says how to get it."""
-    try:
-        import pyarrow
-        import pyarrow.compute
-    except ImportError as error:
-        raise MissingExtraError(f"{what} needs pyarrow: pip install 'controlshap[parquet]'.") from error
-    return pyarrow
+    require("pyarrow.compute", extra="parquet", feature=what)
+    return require("pyarrow", extra="parquet", feature=what)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,10 +219,7 @@ def unify_types(pa: Any, one: Any, other: Any) -> Any:
 
 def _to_pandas(table: Any, types: dict[str, Column]) -> Any:
     """A frame whose types do not depend on which values this part happens to hold."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise MissingExtraError("`source`: reading files needs pandas: pip install 'controlshap[frames]'.") from error
+    pandas = require("pandas", extra="frames", feature="`source`: reading files")
     pa = import_pyarrow("`source`: reading files")
     arrays = {}
     for name, column in types.items():

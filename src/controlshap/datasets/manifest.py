@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import uuid
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
+from controlshap._files import read_folder
 from controlshap._types import FloatArray
 from controlshap.controls.d_matrices import DMatrices
-from controlshap.datasets.part_file import sync_folder
-from controlshap.storage.explanations import read_folder
 
 KIND = "controlshap data set"
 SCHEMA = 1
@@ -23,18 +20,6 @@ SCHEMA = 1
 _MEASURED = ("seconds", "d_permutations", "d_matrices", "kind", "schema")
 #: Predictions may differ by this share of their spread: a model on a GPU need not give the same bits twice.
 SAME = 1e-6
-
-
-def write_json(path: Path, told: dict[str, Any]) -> None:
-    """Write under a temporary name, then rename."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
-    with temporary.open("w") as file:
-        json.dump(told, file, indent=1)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_folder(path.parent)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

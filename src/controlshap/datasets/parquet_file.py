@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap.datasets.arrow_file import column_of, conform, file_hash
+from controlshap._files import hash_file
+from controlshap.datasets.arrow_file import column_of, conform
 from controlshap.datasets.files import Column, import_pyarrow
 
 #: Rows decoded at a time.
@@ -67,7 +68,7 @@ class ParquetFile:
 
     def sha256(self) -> str:
         """Hash of the contents."""
-        return file_hash(self.path)
+        return hash_file(self.path)
 
     def _group(self, row: int) -> int:
         """The row group that holds a row."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
+from controlshap._files import replacing
 from controlshap._types import FloatArray
 from controlshap.data.columns import is_missing
 from controlshap.datasets.files import import_pyarrow
@@ -33,36 +31,18 @@ def write_part(path: Path, pieces: Iterable[tuple[int, Explanation]], layout: La
     from pyarrow import parquet
 
     schema = layout.schema(pa, {HASH: run.encode()})
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     n_evaluations = 0
-    try:
-        with temporary.open("wb") as file:
-            # a dictionary of doubles would make 0.0 of -0.0
-            with parquet.ParquetWriter(
-                file, schema, compression="zstd", use_dictionary=["status", "method", "controls"]
-            ) as writer:
-                for first, explanation in pieces:
-                    writer.write_table(_to_table(pa, explanation, first, layout, schema))
-                    n_evaluations += int(explanation.n_evaluations.sum())
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        sync_folder(path.parent)
-    finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
+    with (
+        replacing(path) as temporary,
+        # a dictionary of doubles would make 0.0 of -0.0
+        parquet.ParquetWriter(
+            temporary, schema, compression="zstd", use_dictionary=["status", "method", "controls"]
+        ) as writer,
+    ):
+        for first, explanation in pieces:
+            writer.write_table(_to_table(pa, explanation, first, layout, schema))
+            n_evaluations += int(explanation.n_evaluations.sum())
     return n_evaluations
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames in a folder last; where the system has no such thing, nothing."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def part_evaluations(path: Path, run: str, n_rows: int) -> int:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._errors import InvalidArgumentError
+from controlshap._optional import require
 from controlshap._parallel import sending
 from controlshap.datasets.part import Job, Outcome, Task, run_part
 
@@ -77,14 +78,10 @@ class Processes:
     deaths_allowed = 1  # it took a process along before, and then another when it was alone
 
     def __init__(self, job: Job, n_jobs: int) -> None:
-        try:
-            import joblib
-            from joblib.externals import loky
-            from joblib.externals.loky import cloudpickle_wrapper as cloudpickle
-        except ImportError as error:
-            raise MissingExtraError(
-                f"`n_jobs={n_jobs}` needs joblib: pip install 'controlshap[parallel]', or use n_jobs=1."
-            ) from error
+        joblib = require("joblib", extra="parallel", feature=f"`n_jobs={n_jobs}`", otherwise="or use n_jobs=1")
+        from joblib.externals import loky
+        from joblib.externals.loky import cloudpickle_wrapper as cloudpickle
+
         self._loky = loky
         self._n_jobs = joblib.cpu_count() if n_jobs == -1 else n_jobs
         self.window = 2 * self._n_jobs

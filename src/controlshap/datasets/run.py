@@ -14,6 +14,7 @@ import numpy as np
 
 from controlshap._checks import at_least
 from controlshap._errors import ControlShapWarning, InvalidArgumentError
+from controlshap._files import write_json
 from controlshap._parallel import check_jobs
 from controlshap._progress import ProgressLike, Reporter, check_progress
 from controlshap._random import RngLike, resolve_entropy
@@ -164,7 +165,7 @@ def explain_dataset(
             job = replace(job, run=run, source=None if given.travels else given)
             save_assembly(mine, folder / "explainer")
             np.save(folder / "predictions.npy", predictions)
-            manifests.write_json(folder / "manifest.json", make_manifest(identity, job, given))
+            write_json(folder / "manifest.json", make_manifest(identity, job, given))
         return _run(job, given, n_jobs, scheduler, progress, began)
 
 
@@ -250,6 +251,6 @@ def _record_failed(folder: Path, failed: list[FailedPart]) -> None:
     path = folder / "failed.json"
     if failed:
         told = [{"part": one.part, "rows": list(one.rows), "reason": one.reason} for one in failed]
-        manifests.write_json(path, {"failed": told})
+        write_json(path, {"failed": told})
     else:
         path.unlink(missing_ok=True)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._errors import InvalidArgumentError
+from controlshap._optional import require
 from controlshap.plots.palette import GRID, INK, LINE, SOFT
 from controlshap.results.naming import CATEGORY_WIDTH, cleaned, escaped, shortened
 
@@ -24,13 +25,7 @@ PLAIN: dict[str, Any] = {"usetex": False}
 
 def pyplot(method: str) -> Any:
     """`matplotlib.pyplot`, or the way to get it."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise MissingExtraError(
-            f"`explanation.plot.{method}()` needs matplotlib: pip install 'controlshap[plots]'."
-        ) from error
-    return plt
+    return require("matplotlib.pyplot", extra="plots", feature=f"`explanation.plot.{method}()`")
 
 
 def open_axes(ax: Any, method: str, width: float, height: float) -> Any:

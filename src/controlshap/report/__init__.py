@@ -5,12 +5,12 @@ The first view (summary, importance) is in the page itself; rows are drawn by a 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from controlshap._checks import check_level
 from controlshap._errors import InvalidArgumentError
+from controlshap._files import replacing
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
@@ -49,9 +49,7 @@ def write_report(explanation: Explanation, path: str | Path, *, title: str | Non
     if title is None:
         title = f"Shapley values of {'one row' if len(explanation) == 1 else f'{len(explanation):,} rows'}"
     page = render(explanation, title, level)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    # a lone surrogate in a name has no UTF-8; it is shown as a question mark
-    temporary.write_text(page, encoding="utf-8", errors="replace", newline="\n")
-    temporary.replace(path)
+    with replacing(path) as temporary:
+        # a lone surrogate in a name has no UTF-8; it is shown as a question mark
+        temporary.write_text(page, encoding="utf-8", errors="replace", newline="\n")
     return path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap._errors import MissingExtraError
+from controlshap._optional import require
 from controlshap.report import charts
 from controlshap.report import sentences as wording
 from controlshap.report import settings as reproducing
@@ -76,12 +76,12 @@ def _methods(explanation: Explanation) -> list[tuple[str, str, str]]:
 
 def render(explanation: Explanation, title: str, level: float) -> str:
     """The whole file as text."""
-    try:
-        from jinja2 import Environment, StrictUndefined
-        from markupsafe import Markup
-    except ImportError as error:
-        raise MissingExtraError("`report` needs jinja2: pip install 'controlshap[report]'.") from error
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    jinja2 = require("jinja2", extra="report", feature="`report`")
+    from markupsafe import Markup  # comes with jinja2
+
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     style = _asset("report.css")
     script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in _SCRIPTS) + "})();\n"
     names, ranking, summary = output_names(explanation), explanation.ranking(level), explanation.summary()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from controlshap._checks import check_level
-from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._errors import InvalidArgumentError
+from controlshap._optional import require
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.results.history import History
 from controlshap.results.ranking import Ranking, rank
@@ -269,10 +270,7 @@ class Explanation:
 
     def to_frame(self) -> Any:
         """A tidy pandas frame: one line for each row, player and output."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise MissingExtraError("`to_frame()` needs pandas: pip install 'controlshap[frames]'.") from error
+        pandas = require("pandas", extra="frames", feature="`to_frame()`")
         from controlshap.results.tables import tidy_columns
 
         return pandas.DataFrame(tidy_columns(self))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._errors import InvalidArgumentError
+from controlshap._optional import require
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.statistics.certainty import magnitude_order, order_ratios, separated, swap_probabilities
 
@@ -88,10 +89,7 @@ class Ranking:
 
     def to_frame(self) -> Any:
         """A pandas frame: one line for each row, output and place."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise MissingExtraError("`to_frame()` needs pandas: pip install 'controlshap[frames]'.") from error
+        pandas = require("pandas", extra="frames", feature="`to_frame()`")
         several = self.order.ndim == 3
         order = self.order if several else self.order[..., None]
         rows, p, outputs = order.shape

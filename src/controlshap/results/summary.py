@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtr
 
-from controlshap._errors import MissingExtraError
+from controlshap._optional import require
 from controlshap._types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -80,10 +80,7 @@ class Summary:
 
     def to_frame(self) -> Any:
         """A pandas frame: one line for each player and output."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise MissingExtraError("`to_frame()` needs pandas: pip install 'controlshap[frames]'.") from error
+        pandas = require("pandas", extra="frames", feature="`to_frame()`")
         p = len(self.feature_names)
         arrays = {
             name: getattr(self, name).reshape(-1)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._files import replacing, write_json
+from controlshap._optional import require
 from controlshap.data.columns import is_missing
 
 if TYPE_CHECKING:
@@ -58,10 +58,8 @@ def write_table(explanation: Explanation, path: Path) -> Path:
             f"`path` must end in .csv, .parquet, .arrow or .feather for a table; got {path.name!r}. Leave the ending "
             "out for a folder that `controlshap.load` reads."
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    writer(columns, temporary)
-    temporary.replace(path)
+    with replacing(path) as temporary:
+        writer(columns, temporary)
     return path
 
 
@@ -89,12 +87,7 @@ def _write_arrow(columns: dict[str, Any], path: Path) -> None:
 
 
 def _arrow_table(columns: dict[str, Any]) -> Any:
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise MissingExtraError(
-            "`path`: Parquet and Arrow need pyarrow: pip install 'controlshap[parquet]'."
-        ) from error
+    pyarrow = require("pyarrow", extra="parquet", feature="`path`: a Parquet or Arrow file")
     # what features show may be numbers in one row and names in another: text then
     shown = _without_gaps(columns["feature_value"].tolist())
     numbers = all(value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)) for value in shown)
@@ -136,13 +129,7 @@ def export(explanation: Explanation, folder: Path) -> Path:
         write_table(explanation, folder / "values.parquet")
     except MissingExtraError:
         write_table(explanation, folder / "values.csv")
-    _write_json(folder / "metrics.json", metrics(explanation))
+    write_json(folder / "metrics.json", metrics(explanation))
     settings = explanation.settings | {"rng": str(explanation.entropy)}
-    _write_json(folder / "params.json", {name: str(value) for name, value in settings.items()})
+    write_json(folder / "params.json", {name: str(value) for name, value in settings.items()})
     return folder
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)

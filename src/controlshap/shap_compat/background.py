@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._errors import InvalidArgumentError
+from controlshap._optional import require
 from controlshap._types import AnyArray, FloatArray
 
 
@@ -132,12 +133,7 @@ def _named(
 ) -> Background:
     frame = None
     if names is not None:
-        try:
-            import pandas
-        except ImportError as error:
-            raise MissingExtraError(
-                "`feature_names` needs pandas: pip install 'controlshap[frames]', or leave it out."
-            ) from error
+        pandas = require("pandas", extra="frames", feature="`feature_names`", otherwise="or leave it out")
         frame = pandas.DataFrame(rows, columns=list(names))
     return Background(rows, weights / weights.sum(), names, groups, frame)
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from controlshap._checks import at_least
-from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, MissingExtraError
+from controlshap._errors import BudgetTooSmallError, InvalidArgumentError
+from controlshap._optional import require
 from controlshap._random import RngLike, resolve_entropy
 from controlshap._types import FloatArray
 from controlshap.data.players import resolve_players
@@ -133,13 +134,8 @@ class KernelExplainer:
 
     def __call__(self, X: Any, l1_reg: Any = False, silent: bool = False, **limits: Any) -> Any:
         """A `shap.Explanation`; takes what `shap_values` takes."""
-        try:
-            import shap  # noqa: F401
-        except ImportError as error:
-            raise MissingExtraError(
-                "`KernelExplainer(...)(X)` returns what shap's plots take and needs shap: pip install "
-                "'controlshap[shap]'. `shap_values(X)` does not."
-            ) from error
+        feature = "`KernelExplainer(...)(X)`, which returns what shap's plots take,"
+        require("shap", extra="shap", feature=feature, otherwise="or use `shap_values(X)`")
         check_l1_reg(l1_reg)
         values = self.shap_values(X, silent=silent, **limits)
         assert self.explanation is not None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap._errors import MissingExtraError
+from controlshap._optional import require
 from controlshap._types import FloatArray
 
 if TYPE_CHECKING:
@@ -31,10 +31,7 @@ def to_shap(explanation: Explanation, level: float | None = None) -> Any:
         Without it none go along: shap keeps the bounds of the first row when it averages rows, and its waterfall then
         refuses to draw them.
     """
-    try:
-        import shap
-    except ImportError as error:
-        raise MissingExtraError("`to_shap()` needs shap: pip install 'controlshap[shap]'.") from error
+    shap = require("shap", extra="shap", feature="`to_shap()`")
     low, high = (None, None) if level is None else explanation.confidence_interval(level)
     data, shown = _numbers_and_labels(explanation)
     several = explanation.values.ndim == 3

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
+from controlshap._files import read_folder, write_folder
 from controlshap.controls.d_matrices import DMatrices
 from controlshap.data.columns import Category, Column, Flagged, Number
 from controlshap.data.encoding import Encoding
 from controlshap.data.frames import FrameMaker, Kind
 from controlshap.problem import Assembly
-from controlshap.storage.explanations import decode, encode, read_folder, write_folder
+from controlshap.storage.explanations import decode, encode
 
 
 def save_assembly(assembly: Assembly, path: Path) -> Path:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
+from controlshap._files import read_folder, write_folder
 from controlshap.controls import SharedSurrogate
 from controlshap.data.columns import LARGEST_WHOLE, is_missing
 from controlshap.functions.base import Sum
@@ -25,48 +23,11 @@ from controlshap.results.explanation import Explanation
 from controlshap.results.history import History
 from controlshap.strategies import CONTROLS, ESTIMATORS, VALUE_FUNCTIONS, VARIANCES
 
-SCHEMA = 3
 _STRATEGIES = {
     cls.__name__: cls for table in (VALUE_FUNCTIONS, ESTIMATORS, CONTROLS, VARIANCES) for cls in table.values()
 } | {
     cls.__name__: cls for cls in (FiniteDifferences, SharedSurrogate, Network, Quadratic, TreeFunction, LeafBoxes, Sum)
 }
-
-
-def write_folder(folder: Path, kind: str, header: dict[str, Any], arrays: dict[str, Any]) -> Path:
-    """Write `kind.npz` and then `kind.json`, each under a temporary name first: a half-written one is never read."""
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{kind}.npz.{os.getpid()}"
-    with temporary.open("wb") as file:
-        np.savez_compressed(file, **arrays)
-    temporary.replace(folder / f"{kind}.npz")
-    temporary = folder / f".{kind}.json.{os.getpid()}"
-    temporary.write_text(json.dumps({"kind": kind, "schema": SCHEMA, **header}, indent=1) + "\n")
-    temporary.replace(folder / f"{kind}.json")
-    return folder
-
-
-def read_folder(folder: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and arrays, or an error that says what is wrong with the folder."""
-    header_file, array_file = folder / f"{kind}.json", folder / f"{kind}.npz"
-    if not header_file.is_file() or not array_file.is_file():
-        raise InvalidArgumentError(
-            f"`path`: {str(folder)!r} holds no saved {kind} ({kind}.json and {kind}.npz). Give the folder that "
-            "`save` wrote."
-        )
-    try:
-        header = json.loads(header_file.read_text())
-        with np.load(array_file, allow_pickle=False) as file:
-            arrays = dict(file)
-    except (ValueError, OSError, zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError) as error:
-        raise InvalidArgumentError(f"`path`: the {kind} in {str(folder)!r} is damaged ({error}).") from error
-    schema = header.get("schema") if isinstance(header, dict) else None
-    if schema != SCHEMA:
-        raise InvalidArgumentError(
-            f"`path`: the {kind} in {str(folder)!r} has schema {schema}; this version reads {SCHEMA}. "
-            "Load it with the version that wrote it."
-        )
-    return header, arrays
 
 
 _ARRAYS = (

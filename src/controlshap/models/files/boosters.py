@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._errors import InvalidArgumentError
+from controlshap._optional import require
 from controlshap.models.files.ubjson import DEEPEST, is_whole
 
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -19,10 +20,7 @@ _OPEN, _CLOSE = list(b"[{"), list(b"]}")
 
 def load_xgboost(path: Path) -> Any:
     """A booster; or the scikit-learn wrapper, where one wrote the file, so that it predicts as that did."""
-    try:
-        import xgboost
-    except ImportError as error:
-        raise MissingExtraError(f"`{path.name}` needs xgboost: pip install 'controlshap[xgboost]'.") from error
+    xgboost = require("xgboost", extra="xgboost", feature=f"`{path.name}`")
     content = bytearray(path.read_bytes())  # xgboost goes by the suffix where it is given a path
     if content[1] in b"LiU":
         if not is_whole(bytes(content)):
@@ -53,10 +51,7 @@ def json_depth(content: bytes | bytearray) -> int:
 
 def load_lightgbm(path: Path) -> Any:
     """A booster."""
-    try:
-        import lightgbm
-    except ImportError as error:
-        raise MissingExtraError(f"`{path.name}` needs lightgbm: pip install 'controlshap[lightgbm]'.") from error
+    lightgbm = require("lightgbm", extra="lightgbm", feature=f"`{path.name}`")
     content = path.read_bytes()
     if not _trees_are_whole(content) or b"\nend of parameters" not in content:  # lightgbm would end the process here
         raise _damaged(path, "lightgbm", ValueError("it is cut off or damaged: trees or parameters do not end"))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 from controlshap._errors import InvalidArgumentError
+from controlshap._files import hash_file
 from controlshap.models.files.boosters import load_lightgbm, load_xgboost
 from controlshap.models.files.columns import SaidColumns, said_columns
 from controlshap.models.files.kinds import KNOWN, RUNS_CODE, kind_of
@@ -44,18 +44,13 @@ def load_model(reference: str | Path, *, allow_pickle: bool = False) -> LoadedMo
     kind = kind_of(path)
     if kind in RUNS_CODE and not allow_pickle:
         raise refuse_code(path, kind)
-    sha256 = _hash(path)
+    sha256 = hash_file(path)
     model, said = load_onnx(path) if kind == "onnx" else _load(path, kind)
-    if _hash(path) != sha256:
+    if hash_file(path) != sha256:
         raise InvalidArgumentError(
             f"`model`: {str(path)!r} changed while it was read. Wait until it is written, and run again."
         )
     return _loaded(model, sha256, "pickle" if kind == "compressed" else kind, said)
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _load(path: Path, kind: str) -> tuple[Any, SaidColumns]:

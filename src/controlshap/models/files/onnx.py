@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._errors import InvalidArgumentError
+from controlshap._optional import require
 from controlshap._types import FloatArray
 from controlshap.models.files.columns import SaidColumns
 from controlshap.models.files.protobuf import class_labels
@@ -149,10 +150,7 @@ class OnnxModel:
 
 
 def _open(content: bytes, name: str) -> Any:
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise MissingExtraError(f"`{name}` needs onnxruntime: pip install 'controlshap[onnx]'.") from error
+    onnxruntime = require("onnxruntime", extra="onnx", feature=f"`{name}`")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._optional import require
 from controlshap.models.files.kinds import MODELS
 from controlshap.models.files.references import current_directory_first
 
@@ -26,10 +27,10 @@ def load_pickle(path: Path, kind: str) -> Any:
     """Unpickle with joblib where it is installed (it reads plain pickles, too)."""
     current_directory_first()  # where the classes of one's own pickles usually are
     try:
-        import joblib
-    except ImportError as error:
+        joblib = require("joblib", extra="parallel", feature=f"`{path.name}`")
+    except MissingExtraError:
         if kind == "compressed" or path.suffix.lower() == ".joblib":
-            raise MissingExtraError(f"`{path.name}` needs joblib: pip install 'controlshap[parallel]'.") from error
+            raise
         return _unpickle(path, _plain)
     return _unpickle(path, joblib.load)
 
@@ -55,10 +56,7 @@ def _unpickle(path: Path, load: Any) -> Any:
 
 def load_torch(path: Path, kind: str) -> Any:
     """A whole module, on the CPU."""
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingExtraError(f"`{path.name}` needs torch: pip install 'controlshap[torch]'.") from error
+    torch = require("torch", extra="torch", feature=f"`{path.name}`")
     current_directory_first()
 
     def load(file: Path) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import re
 import sys
@@ -11,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from controlshap._errors import InvalidArgumentError
+from controlshap._files import hash_file
 
 _REFERENCE = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<names>[^\W\d]\w*(\.[^\W\d]\w*)*)")
 
@@ -82,7 +82,7 @@ def _source_hash(module: ModuleType) -> str:
             f"`model`: the module {module.__name__!r} has no file, so what it does cannot be recorded. Put the "
             "function into a .py file."
         )
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return hash_file(Path(file))
 
 
 def _called(found: Any) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from controlshap._errors import InvalidArgumentError, MissingExtraError
+from controlshap._optional import require
 
 #: Beside what skops trusts itself (public estimators of scikit-learn, arrays, plain Python data): parts of fitted
 #: estimators that hold numbers, and the boosters. Names of modules are written out: a whole package would hold
@@ -42,16 +43,13 @@ VETTED = re.compile(
 
 def load_skops(path: Path) -> Any:
     """Build the estimator, or name the types that are not in the list."""
-    try:
-        import skops.io
-    except ImportError as error:
-        raise MissingExtraError(f"`{path.name}` needs skops: pip install 'controlshap[skops]'.") from error
+    skops_io = require("skops.io", extra="skops", feature=f"`{path.name}`")
     content = path.read_bytes()
     try:
-        others = list(skops.io.get_untrusted_types(data=content))
+        others = list(skops_io.get_untrusted_types(data=content))
         refused = sorted(name for name in others if VETTED.fullmatch(name) is None)
         if not refused:
-            return skops.io.loads(content, trusted=others)
+            return skops_io.loads(content, trusted=others)
     except ImportError as error:
         raise MissingExtraError(
             f"`{path.name}` holds parts of a package that is not installed here ({error}); install it."
