@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from calibration_cases import check, smooth2
+from calibration_cases import check, check_together, smooth2
 from conftest import make_data
+from gaussian_cases import NAMES, network
 from numpy.testing import assert_allclose
 from scipy.stats import norm
-from test_fitted_calibration import check_together
-from test_fitted_correlated import NAMES, network
 
 import controlshap as cs
 from controlshap.crossfitting import known_marginal as marginal_reference

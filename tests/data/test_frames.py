@@ -328,3 +328,12 @@ def test_a_native_xgboost_model_on_categories():
         [["c"], ["x"]],
     )  # fmt: skip
     np.testing.assert_allclose(found.values[0], expected, atol=1e-6)
+
+
+def test_a_series_is_read_by_its_names():
+    rows = np.random.default_rng(0).normal(size=(20, 4))
+    background = pd.DataFrame(rows, columns=list("abcd"))
+    explainer = cs.Explainer(lambda frame: np.tanh(frame["a"] * frame["b"] + frame["c"]).to_numpy(), background)
+    in_order = explainer(background.iloc[3], budget=200, rng=0)
+    shuffled = explainer(background.iloc[3][["d", "b", "a", "c"]], budget=200, rng=0)
+    np.testing.assert_array_equal(in_order.values, shuffled.values)

@@ -275,3 +275,9 @@ def test_a_bootstrap_of_few_units_with_a_fitted_coefficient_is_warned_about():
     explainer = cs.Explainer(lambda rows: np.tanh(rows.sum(axis=1)), background, **settings)
     with pytest.warns(cs.ErraticVarianceWarning, match=r"Taylor.*Use variance='auto', or raise `budget`"):
         explainer(background[0] + 1.0, budget=400, rng=0)
+
+
+def test_the_papers_least_squares_formula_needs_two_rows_to_draw_from():
+    settings = {"estimator": cs.Kernel(n_draws=5), "variance": cs.LeastSquares(paper=True), "control": "none"}
+    with pytest.raises(cs.InvalidArgumentError, match="needs two or more; got n_draws=1"):
+        cs.explain(Counting(), ROW, BACKGROUND[:1], budget=500, rng=0, **settings)

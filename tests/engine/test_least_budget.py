@@ -90,3 +90,28 @@ def test_enumeration_leaves_room_for_a_control_that_was_asked_for():
     explainer = cs.Explainer(total, background, control="taylor")
     methods = [explainer(background[:1], budget=budget, rng=0).method[0] for budget in range(60, 70)]
     assert set(methods) == {"Permutation + Taylor", "Enumeration + Taylor"}
+
+
+def test_more_draws_than_background_rows_waste_no_budget():
+    rows = np.random.default_rng(0).normal(size=(22, 4))
+    explanation = cs.explain(
+        lambda rows: np.tanh(rows[:, 0] * rows[:, 1] + rows[:, 2]), rows[:2], rows[2:], budget=20_000, rng=0,
+        estimator=cs.Kernel(n_draws=500), control="none",
+    )  # fmt: skip
+    assert (explanation.n_evaluations > 19_900).all()
+
+
+@pytest.mark.parametrize("estimator", ["permutation", "kernel"])
+def test_a_budget_too_small_for_the_groups_is_refused_before_any_call(estimator):
+    calls = []
+
+    def model(rows):
+        calls.append(len(rows))
+        return total(rows)
+
+    explainer = cs.Explainer(model, BACKGROUND, estimator=estimator, control="none", variance=cs.Grouped(20))
+    with pytest.raises(cs.BudgetTooSmallError, match="40 units") as caught:
+        explainer(BACKGROUND[:2], budget=60, rng=0)
+    assert not calls
+    if estimator == "permutation":  # two coalitions a group are singular for the kernel, and it says so
+        assert np.isfinite(explainer(BACKGROUND[:2], budget=caught.value.needed, rng=0).values).all()

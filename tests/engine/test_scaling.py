@@ -7,6 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scaling_cases
+import scaling_report
+from scaling_cases import AXES, EXPLANATIONS, Problem, Setting, TimedModel, make_explainer, make_rows
 
 import controlshap as cs
 from controlshap.controls import d_matrices, taylor
@@ -15,20 +18,6 @@ from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.marginal import MarginalImputer
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import scaling_cases  # noqa: E402
-import scaling_report  # noqa: E402
-from scaling_cases import (  # noqa: E402
-    AXES,
-    EXPLANATIONS,
-    Problem,
-    Setting,
-    TimedModel,
-    make_explainer,
-    make_rows,
-)
-
 SETTINGS = pytest.mark.parametrize("setting", EXPLANATIONS, ids=lambda s: f"{s.features}-{s.estimator}-{s.control}")
 
 

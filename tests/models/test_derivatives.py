@@ -258,3 +258,18 @@ def test_a_single_output_may_leave_its_axis_out_and_correlated_features_need_no_
     found = UserDerivatives(lambda x: LINEAR[0], lambda x: BENDS[0]).at(point, second=True)
     assert (found.gradient.shape, found.hessian.shape) == ((1, 4), (1, 4, 4))
     assert UserDerivatives(lambda x: LINEAR[0]).at(point, second=False).hessian is None
+
+
+def test_only_the_symmetric_part_of_a_hessian_counts():
+    upper = np.triu(np.random.default_rng(1).normal(size=(4, 4)))
+    controls = [
+        cs.Taylor(gradient=lambda row: LINEAR[0], hessian=lambda row, h=h: h) for h in (upper, 0.5 * (upper + upper.T))
+    ]
+    given, symmetric = (
+        cs.explain(
+            lambda rows: np.tanh(quadratic(rows)[:, 0]), NUMERIC[:2], NUMERIC, estimator="kernel", control=control,
+            budget=300, rng=0,
+        )
+        for control in controls
+    )  # fmt: skip
+    np.testing.assert_allclose(given.values, symmetric.values, atol=1e-12)

@@ -1,19 +1,15 @@
 """The loaders of the paper's data, where the data are: a clone without them skips, CI must have them."""
 
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
+import paper_data
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.metrics import roc_auc_score
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import paper_data  # noqa: E402
-
 FOLDER = Path(os.environ.get("CONTROLSHAP_DATA", ROOT.parent / "shared" / "data"))
 needs_data = pytest.mark.skipif(
     not FOLDER.is_dir() and not os.environ.get("CI"), reason="the paper's data are not part of the project"

@@ -307,3 +307,38 @@ def test_the_history_of_a_run_comes_along(tmp_path):
         assert history.n_evaluations[-1] == found.n_evaluations[row]
         np.testing.assert_array_equal(history.values[-1], found.values[row])
         np.testing.assert_allclose(history.standard_errors[-1], found.standard_errors[row], rtol=1e-12)
+
+
+def test_what_is_computed_once_is_saved_when_workers_computed_it(tmp_path):
+    background = np.random.default_rng(2).normal(size=(60, 12))
+    explainer = cs.Explainer(lambda rows: rows[:, 0], background, features="correlated", control="taylor")
+    explainer(background[:3], budget=400, rng=0, n_jobs=2)
+    explainer.save(tmp_path)
+    assert "d_matrices" in np.load(tmp_path / "explainer.npz")
+
+
+def test_a_sampled_background_keeps_its_error_when_loaded(tmp_path):
+    with pytest.warns(cs.ControlShapWarning, match="15 rows; 8 of them"):
+        explainer = cs.Explainer(one_output, BACKGROUND, max_background=8)
+    before = explainer(X, budget=200, rng=0)
+    explainer.save(tmp_path)
+    after = cs.Explainer.load(tmp_path, one_output)(X, budget=200, rng=0)
+    np.testing.assert_array_equal(before.base_standard_errors, after.base_standard_errors)
+    assert after.settings["n_background"] == 15
+
+
+def test_integer_column_names_come_back_as_they_were(tmp_path):
+    def model(frame):
+        return one_output(frame[[0, 1, 2, 3]].to_numpy())
+
+    explainer = cs.Explainer(model, pd.DataFrame(BACKGROUND))
+    before = explainer(X, budget=200, rng=0)
+    explainer.save(tmp_path)
+    after = cs.Explainer.load(tmp_path, model)(X, budget=200, rng=0)
+    np.testing.assert_array_equal(after.values, before.values)
+
+
+def test_a_numpy_tolerance_can_be_saved(tmp_path):
+    explanation = cs.explain(one_output, X, BACKGROUND, tolerance=np.float32(0.2), budget=4000, rng=0)
+    explanation.save(tmp_path)
+    assert cs.load(tmp_path).settings["tolerance"] == pytest.approx(0.2)

@@ -144,3 +144,13 @@ def test_thresholded_columns_show_codes_and_keep_their_frequencies(data):
     assert_array_equal(inputs[:, 4:7].sum(axis=1), 1.0)
     # explained rows and background rows lie on their own side of the cut
     assert_array_equal(imputer.to_inputs(background), background)
+
+
+@pytest.mark.parametrize("x", [0.5, 7.0])
+def test_a_thresholded_column_that_holds_no_code_is_refused(x):
+    numeric = np.random.default_rng(0).normal(size=(20, 3))
+    background = np.column_stack([numeric, (numeric[:, 0] > 0).astype(float)])
+    value_function = cs.GaussianConditional(binary="threshold")
+    explainer = cs.Explainer(lambda rows: rows.sum(axis=1), background, features=value_function)
+    with pytest.raises(cs.InvalidArgumentError, match=r"binary='threshold'.*row 0 holds .* in 'x3'.*binary='linear'"):
+        explainer(np.array([0.1, 0.2, 0.3, x]), budget=200, rng=0)
