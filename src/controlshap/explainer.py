@@ -12,8 +12,8 @@ from controlshap._errors import InvalidArgumentError, NoClosedFormError
 from controlshap._parallel import check_jobs
 from controlshap._progress import ProgressLike, check_progress
 from controlshap._random import Purpose, RngLike, resolve_entropy, stream
-from controlshap.controls import Learner, SharedSurrogate
-from controlshap.controls.shared import best_learner, default_learners, hybrid_rows
+from controlshap.controls import Control
+from controlshap.controls.shared import best_learner, default_learners, fit_shared, hybrid_rows
 from controlshap.data.players import Groups, Players
 from controlshap.engine.plan import Plan
 from controlshap.engine.resume import refine_rows
@@ -121,7 +121,7 @@ class Explainer:
         return self._assembly.n_surrogate_evaluations
 
     def fit_surrogate(
-        self, X: Any, *, budget: int = 20_000, learner: Learner | None = None, rng: RngLike = None
+        self, X: Any, *, budget: int = 20_000, learner: Control | None = None, rng: RngLike = None
     ) -> Explainer:
         """Fit one surrogate to the model, for all rows to explain from now on.
 
@@ -148,7 +148,7 @@ class Explainer:
         assembly = self._assembly
         rows = assembly.read_rows(X)
         budget = at_least("budget", budget, 100, "model evaluations")
-        if learner is not None and not hasattr(learner, "learn"):
+        if learner is not None and not (isinstance(learner, Control) and learner.is_fitted):
             raise InvalidArgumentError(f"`learner` must be Trees() or another fitted surrogate; got {learner!r}.")
         if not isinstance(assembly.imputer, (MarginalImputer, GaussianImputer)):
             raise NoClosedFormError("`fit_surrogate` needs features='independent' or 'correlated'.")
@@ -157,7 +157,7 @@ class Explainer:
         mixed = hybrid_rows(rows, assembly.imputer, budget, stream(resolve_entropy(rng), Purpose.SURROGATE))
         outputs = assembly.evaluate(mixed, "surrogate")
         candidates = default_learners(correlated=isinstance(assembly.imputer, GaussianImputer))
-        assembly.share(SharedSurrogate.fit(mixed, outputs, learner or best_learner(mixed, outputs, candidates)))
+        assembly.share(fit_shared(mixed, outputs, learner or best_learner(mixed, outputs, candidates)))
         return self
 
     def __call__(

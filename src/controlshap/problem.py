@@ -21,7 +21,7 @@ from controlshap.data.encoding import Encoding, make_encoding, refuse_many_level
 from controlshap.data.players import Groups, Players, resolve_players
 from controlshap.data.table import Table, has_gaps, read_rows, read_table, sample_table
 from controlshap.estimators.base import Estimator
-from controlshap.functions import ExactForm, agrees, evaluations_to_recognise, recognise
+from controlshap.functions import KnownFunction, agrees, evaluations_to_recognise, recognise
 from controlshap.models.adapters import as_model
 from controlshap.models.model import Model
 from controlshap.values.base import Imputer
@@ -116,7 +116,7 @@ class Problem:
     coefficient: Literal["auto", "units", "folds"]
     memory_limit: int
     cache: dict[str, Any] = field(default_factory=dict)
-    form: ExactForm | None = None
+    form: KnownFunction | None = None
     shared: SharedSurrogate | None = None
     seconds: float | None = None
 
@@ -177,7 +177,7 @@ class Assembly:
         self.shared: SharedSurrogate | None = None
         self.cache: dict[str, Any] = {}
         self.n_probes = 0
-        self._form: tuple[ExactForm | None] | None = None
+        self._form: tuple[KnownFunction | None] | None = None
         self._problem: Problem | None = None
         adapted = as_model(model)
         self.n_background = table.n_rows
@@ -283,7 +283,7 @@ class Assembly:
             copied._problem = None if self._problem is None else replace(self._problem, cache=cache)
         return copied
 
-    def _recognise(self, model: Model, value_function: Any, n_rows: int) -> ExactForm | None:
+    def _recognise(self, model: Model, value_function: Any, n_rows: int) -> KnownFunction | None:
         """The model's exact form, where "auto" may use it; looked for once, since it may ask the model."""
         if not isinstance(value_function, (Marginal, MarginalImputer)):
             return None

@@ -49,11 +49,8 @@ def resolve_controls(control: Any) -> tuple[Control, ...] | None:
     if isinstance(control, (list, tuple)):
         if not control:
             raise InvalidArgumentError("`control` is an empty list; use control='none'.")
-        return tuple(
-            _resolve("control", one, CONTROLS, ("fit", "learn", "learn_game"), "auto", "thorough", "none")
-            for one in control
-        )
-    return (_resolve("control", control, CONTROLS, ("fit", "learn", "learn_game"), "auto", "thorough", "none"),)
+        return tuple(_resolve("control", one, CONTROLS, "prepare", "auto", "thorough", "none") for one in control)
+    return (_resolve("control", control, CONTROLS, "prepare", "auto", "thorough", "none"),)
 
 
 def resolve_variance(variance: Any) -> Variance | None:

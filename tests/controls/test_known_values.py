@@ -10,6 +10,7 @@ import controlshap as cs
 from controlshap.controls.base import Context
 from controlshap.controls.d_matrices import DMatrices, _simulated, d_matrices
 from controlshap.data.players import resolve_players
+from controlshap.models.adapters import as_model
 from controlshap.testing import gaussian_quadratic_game, marginal_game, pathwise_game, shapley_by_definition
 
 NAMES = tuple(f"c{i}" for i in range(7))
@@ -27,18 +28,18 @@ def fitted(data, value_function, *, outputs=2):
     at_x = rng.normal(size=outputs)
     control = cs.Taylor(gradient=lambda row: gradient, hessian=lambda row: hessian)
     context = Context(
-        data.x, at_x, data.background, lambda rows: rows, 1000, cs.adapters.as_model(data.model), imputer, players,
+        data.x, at_x, data.background, lambda rows: rows, 1000, as_model(data.model), imputer, players,
         NAMES, {},
     )  # fmt: skip
-    return control.fit(context), imputer
+    return control.prepare(context), imputer
 
 
 @pytest.mark.parametrize("grouped", [True, False])
 def test_theorem_1_is_exact_with_the_covariance_of_whole_rows(data, plain_data, grouped):
     data = data if grouped else plain_data
-    surrogate, _ = fitted(data, cs.Marginal())
-    known = surrogate.known_values()
-    v = marginal_game(surrogate, data.x, data.background, data.columns)
+    control, _ = fitted(data, cs.Marginal())
+    known = control.known
+    v = marginal_game(control.predict, data.x, data.background, data.columns)
     expected = shapley_by_definition(v, len(data.columns))
     assert_allclose(known.values[:-1, :, 0], expected, atol=1e-9)
     assert_allclose(known.values[-1, :, 0], v(frozenset()), atol=1e-9)
@@ -49,16 +50,16 @@ def test_theorem_1_is_exact_with_the_covariance_of_whole_rows(data, plain_data, 
 @pytest.mark.parametrize("draws", ["gaussian", "background"])
 def test_theorem_2_is_exact_for_few_players(data, plain_data, grouped, draws):
     data = data if grouped else plain_data
-    surrogate, imputer = fitted(data, cs.GaussianConditional(draws=draws))
-    known = surrogate.known_values()
+    control, imputer = fitted(data, cs.GaussianConditional(draws=draws))
+    known, polynomial = control.known, control.predict
     moments = imputer.moments
     covariance = moments.correlation * np.outer(moments.scale, moments.scale)
     if draws == "background":
-        v = pathwise_game(surrogate, data.x, data.background, covariance, data.columns)
+        v = pathwise_game(polynomial, data.x, data.background, covariance, data.columns)
     else:
-        gradient = surrogate.derivatives.gradient
+        gradient = polynomial.derivatives.gradient
         linear = gaussian_quadratic_game(gradient, np.zeros((2, 7, 7)), data.x, moments.mean, covariance, data.columns)
-        v = lambda s: linear(s) + surrogate.at_x - gradient @ data.x  # noqa: E731
+        v = lambda s: linear(s) + polynomial.at_x - gradient @ data.x  # noqa: E731
     assert_allclose(known.values[:-1, :, 0], shapley_by_definition(v, len(data.columns)), atol=1e-8)
     assert_allclose(known.values[-1, :, 0], v(frozenset()), atol=1e-9)
     assert len(known.roots.rows) == 0

@@ -36,10 +36,9 @@ from controlshap.data.players import resolve_players
 from controlshap.estimators.base import UnitDraws
 from controlshap.estimators.kernel_sampling import sample_coalitions
 from controlshap.estimators.permutation_sampling import sample_permutations
-from controlshap.functions import smoothed
+from controlshap.functions import network as network_module
 from controlshap.functions.base import Sum
-from controlshap.functions.network import Network
-from controlshap.functions.smoothed import smoothed_logistic
+from controlshap.functions.network import Network, smoothed_logistic
 from controlshap.sampling.game import FunctionGame
 from controlshap.statistics.terms import LeastSquaresTerms
 from controlshap.values.linear_scores import coalition_scores, walk_scores
@@ -105,7 +104,8 @@ def test_the_smoothed_logistic_is_the_integral():
 
 
 def test_a_wrong_constant_of_the_mixture_is_caught(monkeypatch):
-    monkeypatch.setattr(smoothed, "SLOPES", (*smoothed.SLOPES[:-1], 1.001 * smoothed.SLOPES[-1]))
+    slopes = network_module.SLOPES
+    monkeypatch.setattr(network_module, "SLOPES", (*slopes[:-1], 1.001 * slopes[-1]))
     means = np.linspace(-5, 5, 41)
     assert np.abs(smoothed_logistic(means, np.ones(1)) - integrated(means, np.ones(41))).max() > 1e-7
 

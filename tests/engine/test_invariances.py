@@ -8,6 +8,7 @@ from conftest import make_data
 from numpy.testing import assert_allclose, assert_array_equal
 
 import controlshap as cs
+from controlshap.controls import Control, PreparedControl
 
 DATA = make_data()
 X = DATA.background[:4] + 0.2 * (np.arange(7) < 4)
@@ -223,22 +224,12 @@ def test_uncorrelated_gaussian_features_are_independent_ones():
     assert np.abs(correlated.values - plain.values).max() > 1e-2  # or any covariance would pass
 
 
-class OnWhatTheModelSees:
+class OnWhatTheModelSees(Control):
     """A mistake: the linear control on the cut row, against known values of the latent one."""
 
-    cost = FREE_TAYLOR.cost
-
-    def fit(self, context):
-        honest = FREE_TAYLOR.fit(context)
-
-        class Mistaken:
-            def __call__(self, rows):
-                return honest(context.imputer.to_inputs(rows))
-
-            def known_values(self):
-                return honest.known_values()
-
-        return Mistaken()
+    def prepare(self, context):
+        honest = FREE_TAYLOR.prepare(context)
+        return PreparedControl(lambda rows: honest.predict(context.imputer.to_inputs(rows)), honest.known)
 
 
 def largest_z(control, seed, n=300):

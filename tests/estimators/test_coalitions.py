@@ -6,7 +6,7 @@ from calibration_cases import DATA, smooth2
 from numpy.testing import assert_allclose
 
 import controlshap as cs
-from controlshap.controls.fits.coalition_process import OddGame, fit_odd_game
+from controlshap.controls.fits.coalition_process import FittedProcess, fit_process
 from controlshap.crossfitting.fit import unseen_inflation
 from controlshap.estimators.exact import all_coalitions, shapley_matrix
 from controlshap.sampling import batching as gathering
@@ -41,7 +41,7 @@ class Counted:
 def test_values_of_a_process_are_those_of_its_game(p, rho):
     signs = 2.0 * all_coalitions(p) - 1.0
     rng = np.random.default_rng(1)
-    game = OddGame(signs[rng.integers(0, len(signs), 5)], rng.normal(size=5), rho)
+    game = FittedProcess(signs[rng.integers(0, len(signs), 5)], rng.normal(size=5), rho)
     assert_allclose(game.values(), shapley_matrix(p) @ game.predict(signs), atol=1e-8 * np.abs(game.values()).max())
 
 
@@ -50,7 +50,7 @@ def test_a_fitted_process_predicts_pairs_it_has_not_seen():
     targets = np.tanh(signs @ (0.05 * np.arange(1.0, 9.0)))  # odd, with interactions of all odd orders
     seen = np.zeros(128, dtype=bool)
     seen[np.random.default_rng(2).permutation(128)[:90]] = True
-    game = fit_odd_game(signs[seen], targets[seen])
+    game = fit_process(signs[seen], targets[seen])
     additive = signs @ np.linalg.lstsq(signs[seen], targets[seen], rcond=None)[0]
     left = np.abs(game.predict(signs[~seen]) - targets[~seen]).mean()
     assert left < 0.7 * np.abs(additive[~seen] - targets[~seen]).mean()

@@ -20,8 +20,7 @@ from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ri
 
 import controlshap as cs
 from controlshap.functions import logistic, recognise
-from controlshap.functions.logistic import logistic_nodes, logistic_values, score_bound
-from controlshap.functions.products import leave_one_out
+from controlshap.functions.logistic import leave_one_out, logistic_nodes, logistic_values, score_bound
 from controlshap.models.adapters import as_model
 from controlshap.testing import marginal_game, shapley_by_definition
 

@@ -100,7 +100,7 @@ FUNCTIONS = {
     "lightgbm": boosted,
     "scikit-learn": boosted_without_lightgbm,
     "sum": lambda: Sum(Sum(network(2, linear=True), quadratic()), boosted()),
-    **{f"fitted {name}": lambda one=learner: one.learn(folded(), 2) for name, learner in LEARNERS.items()},
+    **{f"fitted {name}": lambda one=learner: one.fit(folded(), 2) for name, learner in LEARNERS.items()},
 }
 
 
@@ -163,7 +163,7 @@ GIVEN = {
 @pytest.mark.parametrize("name", GIVEN)
 def test_values_of_a_given_ensemble_are_those_of_the_definition(name):
     model = GIVEN[name]().fit(ROWS, DATA.model(ROWS))
-    function = cs.Trees(model=model).learn(folded(), 0)
+    function = cs.Trees(model=model).fit(folded(), 0)
     # xgboost adds its trees in single precision; the rest is exact
     assert_allclose(function.predict(ROWS), model.predict(ROWS), atol=1e-5 if name == "xgboost" else 1e-10)
     check_values(function)
@@ -174,11 +174,11 @@ def test_every_output_of_a_given_forest_has_its_own_values():
     model = RandomForestClassifier(max_depth=4, **FEW).fit(ROWS, classes)
     data, trees = folded(), cs.Trees(model=model)
     for output in range(3):
-        function = trees.learn(FoldedRows(data.rows, data.outputs, data.fold, output), None)
+        function = trees.fit(FoldedRows(data.rows, data.outputs, data.fold, output), None)
         assert_allclose(function.predict(ROWS), model.predict_proba(ROWS)[:, output], atol=1e-12)
         check_values(function)
     with pytest.raises(cs.InvalidArgumentError, match="fewer outputs"):
-        trees.learn(FoldedRows(data.rows, data.outputs, data.fold, 3), None)
+        trees.fit(FoldedRows(data.rows, data.outputs, data.fold, 3), None)
 
 
 def test_a_model_that_is_no_sum_of_trees_is_refused():
@@ -226,7 +226,7 @@ def test_constant_columns_have_no_part(name):
     data = folded()
     rows = data.rows.copy()
     rows[:, 2] = 3.0
-    function = LEARNERS[name].learn(FoldedRows(rows, DATA.model(rows), data.fold), 1)
+    function = LEARNERS[name].fit(FoldedRows(rows, DATA.model(rows), data.fold), 1)
     moved = rows.copy()
     moved[:, 2] = -40.0
     assert_array_equal(function.predict(moved), function.predict(rows))
@@ -238,7 +238,7 @@ def test_constant_columns_have_no_part(name):
 @pytest.mark.parametrize("name", LEARNERS)
 def test_constant_outputs_are_no_trouble(name, value):
     data = folded(output=lambda rows: np.full(len(rows), value))
-    function = LEARNERS[name].learn(data, 0)
+    function = LEARNERS[name].fit(data, 0)
     # a ridge takes a constant to lie within a range of 2: its penalty leaves a share of that
     assert_allclose(function.predict(data.rows), value, atol=1e-4)
     assert np.abs(function.draw_values(DATA.x, DATA.background, resolve_players(None, NAMES))).max() < 1e-4
@@ -247,7 +247,7 @@ def test_constant_outputs_are_no_trouble(name, value):
 @pytest.mark.parametrize("name", ["ridge", "network", "trees"])
 def test_separable_data_keep_values_in_reach(name):
     data = folded(output=lambda rows: (rows[:, 0] > 0.2).astype(float))
-    function = LEARNERS[name].learn(data, 0)
+    function = LEARNERS[name].fit(data, 0)
     values = function.draw_values(DATA.x, DATA.background, resolve_players(None, NAMES))
     assert values is not None
     assert np.abs(values).max() < 2.0
@@ -287,7 +287,7 @@ def test_a_fold_left_out_leaves_no_trace(name, kind):
     inside = data.fold == 2
     outputs[inside] = nonsense(outputs[inside], kind, np.random.default_rng(3))
     one, other, third = (
-        LEARNERS[name].learn(FoldedRows(data.rows, said, data.fold), fold).predict(data.rows)
+        LEARNERS[name].fit(FoldedRows(data.rows, said, data.fold), fold).predict(data.rows)
         for said, fold in ((data.outputs, 2), (outputs, 2), (outputs, 1))
     )
     # Subtracting the Gram matrix of a fold leaves rounding, of the size of what was subtracted; the rest is exact.
@@ -305,7 +305,7 @@ def test_rows_of_no_fold_serve_every_fit(name):
     outputs[data.fold == -1] += 1.0
     for fold in (0, 4, None):
         one, other = (
-            LEARNERS[name].learn(FoldedRows(data.rows, said, data.fold), fold).predict(data.rows)
+            LEARNERS[name].fit(FoldedRows(data.rows, said, data.fold), fold).predict(data.rows)
             for said in (data.outputs, outputs)
         )
         assert np.abs(other - one).max() > 1e-3
@@ -316,19 +316,19 @@ def test_a_fit_is_the_same_whichever_fold_came_first(name):
     learner = LEARNERS[name]
     one, other = folded(150), folded(150)
     rows = one.rows
-    forwards = [learner.learn(one, k).predict(rows) for k in (0, 1, 2)]
-    backwards = [learner.learn(other, k).predict(rows) for k in (2, 1, 0)][::-1]
+    forwards = [learner.fit(one, k).predict(rows) for k in (0, 1, 2)]
+    backwards = [learner.fit(other, k).predict(rows) for k in (2, 1, 0)][::-1]
     assert_array_equal(forwards, backwards)
-    assert learner.learn(one, 1) is learner.learn(one, 1)
+    assert learner.fit(one, 1) is learner.fit(one, 1)
 
 
 def test_thinned_rows_are_evenly_spread_and_always_the_same():
     data = folded(1000)
-    assert data.thinned(1000) is data
-    thin = data.thinned(90)
-    assert data.thinned(90) is thin
+    assert data.thin(1000) is data
+    thin = data.thin(90)
+    assert data.thin(90) is thin
     assert 80 <= len(thin.rows) <= 90
-    numbered = FoldedRows(np.arange(1000.0)[:, None], data.outputs, data.fold).thinned(90)
+    numbered = FoldedRows(np.arange(1000.0)[:, None], data.outputs, data.fold).thin(90)
     chosen = numbered.rows[:, 0].astype(int)
     assert (chosen[0], chosen[-1]) == (0, 999)
     assert np.ptp(np.diff(chosen)) <= 1
@@ -346,7 +346,7 @@ def test_settings_that_limit_rows_are_kept_to():
     outputs[np.setdiff1d(np.arange(1000), kept)] = 1e3  # never looked at
     other = FoldedRows(data.rows, outputs, data.fold)
     for learner in (cs.LogisticRidge(max_rows=100), cs.RidgeNetwork(2, max_rows=100), cs.Polynomial(max_rows=100)):
-        assert_array_equal(learner.learn(other, 0).predict(data.rows), learner.learn(data, 0).predict(data.rows))
+        assert_array_equal(learner.fit(other, 0).predict(data.rows), learner.fit(data, 0).predict(data.rows))
 
 
 # ------------------------------------------------------------------------------------------------------------- dealing

@@ -30,7 +30,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor
 
 from controlshap.data.players import resolve_players
-from controlshap.functions.tree_readers.read import tree_boxes, tree_margin_boxes
+from controlshap.functions.tree_readers.read import read_trees
 from controlshap.testing import marginal_game, shapley_by_definition
 
 pytestmark = pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # lightgbm invents names
@@ -60,9 +60,8 @@ class Case:
     missing: bool = False
 
     def boxes(self):
-        other, right = (tree_boxes, tree_margin_boxes) if self.margin else (tree_margin_boxes, tree_boxes)
-        assert other(self.model) is None
-        return right(self.model)
+        assert read_trees(self.model, margin=not self.margin) is None
+        return read_trees(self.model, margin=self.margin)
 
 
 def value(model, y=SCORE, rows=TRAIN, **settings):
@@ -205,17 +204,19 @@ def test_boxes_are_the_model(make):
     boxes = case.boxes()
     assert boxes is not None
     rows = edge_rows(boxes, case.missing)
-    expected = np.asarray(case.predict(rows), dtype=float).reshape(len(rows), -1)
-    np.testing.assert_allclose(boxes.predict(rows), expected, rtol=0, atol=case.tolerance)
-
     predict = lambda new: np.asarray(case.predict(new), dtype=float).reshape(len(new), -1)  # noqa: E731
+    expected = predict(rows)
+    outputs = () if expected.shape[1] == 1 else expected.shape[1:]  # a single output has no axis
+    assert boxes.predict(rows).shape == (len(rows), *outputs)
+    np.testing.assert_allclose(boxes.predict(rows).reshape(expected.shape), expected, rtol=0, atol=case.tolerance)
     draws, x = rows[:5].copy(), rows[20]
     draws[2] = x
     for groups in GROUPINGS.values():
         players = resolve_players(groups, NAMES)
         exact = shapley_by_definition(marginal_game(predict, x, draws, players.columns), players.n_players)
-        np.testing.assert_allclose(boxes.mean_values(x, draws, players), exact, rtol=0, atol=case.tolerance)
-        by_draw = boxes.draw_values(x, draws, players)
+        mean = boxes.mean_values(x, draws, players)
+        np.testing.assert_allclose(mean.reshape(exact.shape), exact, rtol=0, atol=case.tolerance)
+        by_draw = boxes.draw_values(x, draws, players).reshape(len(draws), *exact.shape)
         np.testing.assert_allclose(by_draw.mean(axis=0), exact, rtol=0, atol=case.tolerance)
         gap = predict(x[None]) - predict(draws)
         np.testing.assert_allclose(by_draw.sum(axis=1), gap, rtol=0, atol=2 * case.tolerance)
@@ -236,14 +237,15 @@ def test_boxes_are_the_model(make):
 )
 def test_values_are_those_of_shap(make):
     model = make()
-    boxes = tree_boxes(model) or tree_margin_boxes(model)
+    boxes = read_trees(model) or read_trees(model, margin=True)
     draws, rows = TRAIN[:40], TRAIN[100:105]
     explainer = shap.TreeExplainer(model, draws, feature_perturbation="interventional")
     theirs = explainer.shap_values(rows, check_additivity=False)
     theirs = np.asarray(theirs).reshape(5, 7, -1)
-    games = boxes.against(draws, resolve_players(None, NAMES))
+    players = resolve_players(None, NAMES)
     for row, expected in zip(rows, theirs, strict=True):
-        np.testing.assert_allclose(games.mean_values(row), expected, rtol=0, atol=1e-6)
+        values = boxes.mean_values(row, draws, players).reshape(expected.shape)
+        np.testing.assert_allclose(values, expected, rtol=0, atol=1e-6)
 
 
 def test_single_precision_decides_where_scikit_learn_rounds():
@@ -251,7 +253,7 @@ def test_single_precision_decides_where_scikit_learn_rounds():
     rows = np.array([[0.0], [np.float32(0.1)]], dtype=float)
     model = DecisionTreeRegressor().fit(rows, [0.0, 1.0])
     model.tree_.threshold[0] = 0.1
-    boxes, players = tree_boxes(model), resolve_players(None, ["c"])
+    boxes, players = read_trees(model), resolve_players(None, ["c"])
     above = np.array([0.1])  # at the threshold, but above it in single precision
     assert model.predict(above[None]) == boxes.predict(above[None]) == 1
     assert boxes.mean_values(above, np.zeros((1, 1)), players) == 1
@@ -259,9 +261,9 @@ def test_single_precision_decides_where_scikit_learn_rounds():
         np.repeat([[0.0], [0.2]], 10, axis=0), np.repeat([0.0, 1.0], 10)
     )
     assert np.float32(np.nextafter(0.1, 1)) == np.float32(0.1)
-    boxes = tree_boxes(histogram)
+    boxes = read_trees(histogram)
     for row in ([[0.1]], [[np.nextafter(0.1, 1)]]):
-        np.testing.assert_allclose(boxes.predict(np.array(row))[:, 0], histogram.predict(row), atol=1e-12)
+        np.testing.assert_allclose(boxes.predict(np.array(row)), histogram.predict(row), atol=1e-12)
     assert boxes.predict(np.array([[0.1]])) != boxes.predict(np.array([[np.nextafter(0.1, 1)]]))
 
 
@@ -317,17 +319,17 @@ UNKNOWN = {
 @pytest.mark.parametrize("make", UNKNOWN.values(), ids=UNKNOWN)
 def test_what_is_not_a_sum_of_boxes_is_not_recognised(make):
     model = make()
-    assert tree_boxes(model) is None
-    assert tree_margin_boxes(model) is None
+    assert read_trees(model) is None
+    assert read_trees(model, margin=True) is None
 
 
 def test_a_reading_that_is_wrong_is_refused(monkeypatch):
     """A library that changed its mind: the same arrays, another rule."""
     model = RandomForestRegressor(**FEW).fit(TRAIN, SCORE)
-    assert tree_boxes(model) is not None
+    assert read_trees(model) is not None
     slower = model.predict
     monkeypatch.setattr(model, "predict", lambda rows: slower(rows) + 1e-3 * (rows[:, 0] > 0))
-    assert tree_boxes(model) is None
+    assert read_trees(model) is None
     tree = DecisionTreeRegressor(max_depth=3).fit(np.round(4 * TRAIN) / 4, SCORE)
     column, threshold = tree.tree_.feature[0], tree.tree_.threshold[0]
     assert np.float32(threshold) == threshold  # so that a row can be there
@@ -338,9 +340,9 @@ def test_a_reading_that_is_wrong_is_refused(monkeypatch):
         moved[moved[:, column] == threshold, column] += 1e-3
         return tree_predict(moved)
 
-    assert tree_boxes(tree) is not None
+    assert read_trees(tree) is not None
     monkeypatch.setattr(tree, "predict", strict)
-    assert tree_boxes(tree) is None
+    assert read_trees(tree) is None
 
 
 def test_a_large_forest_is_read_and_explained_quickly_enough():
@@ -348,7 +350,7 @@ def test_a_large_forest_is_read_and_explained_quickly_enough():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(800, 20))
     model = RandomForestRegressor(30, random_state=0).fit(rows, rows[:, 0] * rows[:, 1] + rows[:, 2])
-    boxes = tree_boxes(model)
+    boxes = read_trees(model)
     players = resolve_players([[0, 5, 9], [2, 3]], [str(i) for i in range(20)])
     values = boxes.mean_values(rows[700], rows[:100], players)
     gap = model.predict(rows[700:701]) - model.predict(rows[:100]).mean()
@@ -357,8 +359,8 @@ def test_a_large_forest_is_read_and_explained_quickly_enough():
 
 def test_no_library_is_imported_for_a_stranger():
     code = (
-        "import sys; from controlshap.functions.tree_readers.read import tree_boxes, tree_margin_boxes;"
-        "assert tree_boxes(len) is None and tree_margin_boxes(len) is None;"
+        "import sys; from controlshap.functions.tree_readers.read import read_trees;"
+        "assert read_trees(len) is None and read_trees(len, margin=True) is None;"
         "assert not {'sklearn', 'lightgbm', 'xgboost'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,7 +7,7 @@ from controlshap import InvalidArgumentError
 from controlshap.data.players import resolve_players
 from controlshap.functions import trees
 from controlshap.functions.tree_readers.nodes import Nodes
-from controlshap.functions.trees import LeafBoxes
+from controlshap.functions.trees import TreeFunction
 from controlshap.testing import marginal_game, shapley_by_definition
 
 N_COLUMNS = 6
@@ -32,7 +32,7 @@ def random_boxes(seed, n_leaves=30, n_outputs=2, float32=False):
     uppers = lowers + rng.integers(1, 4, len(columns))
     lowers[rng.random(len(columns)) < 0.3] = -np.inf
     uppers[rng.random(len(columns)) < 0.3] = np.inf
-    return LeafBoxes(
+    return TreeFunction(
         values=rng.normal(size=(n_leaves, n_outputs)),
         starts=np.cumsum([0, *(len(s) for s in sides)]),
         columns=columns,
@@ -90,21 +90,19 @@ def test_predictions_are_those_of_the_definition():
 
 
 @pytest.mark.parametrize("groups", GROUPS.values(), ids=GROUPS)
-def test_values_add_up_and_chunks_change_nothing(groups):
+def test_values_add_up_and_chunks_change_nothing(groups, monkeypatch):
     players = make_players(groups)
     boxes, draws, x = random_boxes(5, n_leaves=200), make_rows(5, 300, missing=0.1), make_rows(6, 1)[0]
     values = boxes.draw_values(x, draws, players)
     gap = boxes.predict(x[None]) - boxes.predict(draws)
     np.testing.assert_allclose(values.sum(axis=1), gap, rtol=0, atol=1e-12)
-    games = boxes.against(draws, players)
-    np.testing.assert_array_equal(games.draw_values(x), values)
+    predictions = boxes.predict(draws)
     for chunk_bytes in (1, 5_000, 2**25):
-        mean = boxes.mean_values(x, draws, players, chunk_bytes=chunk_bytes)
+        monkeypatch.setattr(trees, "CHUNK_BYTES", chunk_bytes)
+        mean = boxes.mean_values(x, draws, players)
         np.testing.assert_allclose(mean, values.mean(axis=0), rtol=0, atol=1e-12)
-        small = boxes.against(draws, players, chunk_bytes=chunk_bytes)
-        np.testing.assert_allclose(small.mean_values(x), mean, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(small.draw_values(x), values, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(boxes.predict(draws, chunk_bytes=chunk_bytes), boxes.predict(draws), atol=1e-12)
+        np.testing.assert_allclose(boxes.draw_values(x, draws, players), values, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(boxes.predict(draws), predictions, atol=1e-12)
 
 
 @pytest.mark.parametrize("n_draws", [1, 63, 64, 65, 128])
@@ -123,7 +121,7 @@ def test_inputs_are_rounded_where_the_library_rounds_them():
     row, draw, players = np.array([0.1]), np.array([[0.0]]), resolve_players(None, ["c"])
     assert float(np.float32(0.1)) > 0.1
     for float32, expected in ((True, 1.0), (False, 0.0)):
-        boxes = LeafBoxes(**common, **bounds, float32=float32)
+        boxes = TreeFunction(**common, **bounds, float32=float32)
         assert boxes.predict(row[None]) == expected
         assert boxes.mean_values(row, draw, players) == expected
 
@@ -131,7 +129,7 @@ def test_inputs_are_rounded_where_the_library_rounds_them():
 def test_many_players_on_one_path():
     """A box of 80 sides: one draw that fails them all shares the leaf's value equally."""
     n = 80
-    boxes = LeafBoxes(
+    boxes = TreeFunction(
         values=np.ones((1, 1)),
         starts=np.array([0, n]),
         columns=np.arange(n),
@@ -145,7 +143,7 @@ def test_many_players_on_one_path():
     players = resolve_players(None, [str(i) for i in range(n)])
     half = np.where(np.arange(n) < 40, 1.0, -1.0)
     draws = np.stack([-np.ones(n), half, -half])
-    values = boxes.draw_values(np.ones(n), draws, players)[..., 0]
+    values = boxes.draw_values(np.ones(n), draws, players)
     np.testing.assert_allclose(values[0], 1 / n, rtol=1e-13)
     np.testing.assert_allclose(values[1], np.where(half < 0, 1 / 40, 0), rtol=1e-13)
     np.testing.assert_allclose(boxes.draw_values(half, -half[None], players).sum(), 0, atol=1e-13)
@@ -167,23 +165,22 @@ def test_trees_without_splits_and_without_values():
     nothing = Nodes(none, none, none, np.zeros(1), np.zeros(1, dtype=bool), np.zeros((1, 1)), np.array([0]))
     players = make_players(None)
     draws, x = np.tile([[0.5], [0.6], [np.nan]], N_COLUMNS), np.zeros(N_COLUMNS)
-    both = Nodes.concatenate([constant, stump, nothing]).boxes(N_COLUMNS, np.ones(1), float32=False)
+    both = Nodes.concatenate([constant, stump, nothing]).to_function(N_COLUMNS, np.ones(1), float32=False)
     assert both.n_leaves == 2
-    np.testing.assert_array_equal(both.predict(draws)[:, 0], [6, 4, 6])
-    np.testing.assert_array_equal(both.draw_values(x, draws, players)[:, :, 0].T[2], [0, 2, 0])
+    np.testing.assert_array_equal(both.predict(draws), [6, 4, 6])
+    np.testing.assert_array_equal(both.draw_values(x, draws, players).T[2], [0, 2, 0])
     for tree, value in ((constant, 4.0), (nothing, 1.0)):
-        boxes = tree.boxes(N_COLUMNS, np.ones(1), float32=False)
+        boxes = tree.to_function(N_COLUMNS, np.ones(1), float32=False)
         assert (boxes.predict(draws) == value).all()
         assert not boxes.mean_values(x, draws, players).any()
         assert not boxes.draw_values(x, draws, players).any()
 
 
-def test_bits_are_counted_alike_without_numpy_2():
+def test_bits_are_counted():
     words = np.random.default_rng(0).integers(0, 2**64, (3, 2, 50), dtype=np.uint64)
     words[0, 0, :2] = 0, 2**64 - 1
     by_hand = [[sum(int(w).bit_count() for w in row) for row in level.T] for level in words]
     np.testing.assert_array_equal(trees._count(words), by_hand)
-    np.testing.assert_array_equal(trees._count_by_halving(words).sum(axis=1), by_hand)
 
 
 def test_wrong_shapes_are_named():
@@ -197,5 +194,3 @@ def test_wrong_shapes_are_named():
         boxes.mean_values(rows[0], rows[:0], players)
     with pytest.raises(InvalidArgumentError, match="`players` must divide the 6 columns"):
         boxes.mean_values(rows[0], rows, resolve_players(None, ["a"]))
-    with pytest.raises(InvalidArgumentError, match="`chunk_bytes` must be positive"):
-        boxes.mean_values(rows[0], rows, players, chunk_bytes=0)

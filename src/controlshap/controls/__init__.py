@@ -1,26 +1,20 @@
-"""Functions whose Shapley values are known; one file each."""
+"""Control variates: functions whose Shapley values are known; one kind per file."""
 
-from typing import TypeAlias
-
-from controlshap.controls.base import FittedSurrogate, Surrogate
+from controlshap.controls.base import Context, Control, PreparedControl
 from controlshap.controls.coalition_process import CoalitionProcess
-from controlshap.controls.learners import Learner, LogisticRidge, Polynomial, RidgeNetwork, Trees, WideNetwork
+from controlshap.controls.learners import LogisticRidge, Polynomial, RidgeNetwork, Trees, WideNetwork
 from controlshap.controls.shared import SharedSurrogate
 from controlshap.controls.taylor import Taylor
 
-Control: TypeAlias = "Surrogate | Learner | CoalitionProcess"
-"""What `control=` holds: made before sampling, or fitted to what was sampled."""
-
 __all__ = [
     "CoalitionProcess",
+    "Context",
     "Control",
-    "FittedSurrogate",
-    "Learner",
     "LogisticRidge",
     "Polynomial",
+    "PreparedControl",
     "RidgeNetwork",
     "SharedSurrogate",
-    "Surrogate",
     "Taylor",
     "Trees",
     "WideNetwork",

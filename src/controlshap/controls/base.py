@@ -1,13 +1,18 @@
-"""What a surrogate is: a function of rows, and what is known about its Shapley values."""
+"""What a control is: a function whose Shapley values are known, made for a row or fitted to what was sampled."""
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from controlshap._types import FloatArray
+from controlshap._errors import InvalidArgumentError
+from controlshap._types import FloatArray, IntArray
+from controlshap.controls.fits.coalition_process import FittedProcess
+from controlshap.controls.fits.rows import FoldedRows
 from controlshap.data.players import Players
+from controlshap.functions.base import KnownFunction
 from controlshap.models.model import Model
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.values.base import Imputer
@@ -15,7 +20,7 @@ from controlshap.values.base import Imputer
 
 @dataclass(frozen=True)
 class Context:
-    """What a surrogate may use to be made for one row.
+    """What a control may use when it is prepared for a row.
 
     Attributes
     ----------
@@ -27,7 +32,7 @@ class Context:
     budget : int
         Evaluations of the whole explanation.
     cache : dict
-        Belongs to the explainer: what does not depend on x is kept there (D matrices).
+        Belongs to the explainer, for what does not depend on x (D matrices).
     """
 
     x: FloatArray
@@ -42,21 +47,61 @@ class Context:
     cache: dict[str, Any]
 
 
-class FittedSurrogate(Protocol):
-    """A surrogate made for one row."""
+@dataclass(frozen=True)
+class PreparedControl:
+    """A control prepared for one row.
 
-    def __call__(self, rows: FloatArray) -> FloatArray:
-        """Values `(n, outputs)` on rows `(n, columns)`."""
+    Attributes
+    ----------
+    predict : callable
+        Values `(n, outputs)` on rows `(n, columns)`.
+    known : KnownValues
+        Shapley values and base value `(players + 1, outputs, 1)` under the value function.
+    """
 
-    def known_values(self) -> KnownValues:
-        """Shapley values and base value `(players + 1, outputs, 1)` under the value function."""
+    predict: Callable[[FloatArray], FloatArray]
+    known: KnownValues
 
 
-class Surrogate(Protocol):
-    """Settings from which a surrogate is made for each row."""
+class Control(ABC):  # noqa: B024 (which of the methods are implemented is for the attributes to say)
+    """What `control=` takes. A subclass implements `prepare`, or sets `is_fitted` and implements `fit`.
 
-    def cost(self, players: Players, background: FloatArray, budget: int, *, source: Any, correlated: bool) -> int:
-        """Most model evaluations that `fit` may spend on a row."""
+    A prepared control is made before sampling, under the value function of the context. A fitted one is fitted to the
+    evaluations of the explanation itself: each fold of units is controlled by a function fitted to the other folds,
+    so that the estimate stays unbiased and its standard error honest.
+    """
 
-    def fit(self, context: Context) -> FittedSurrogate:
-        """Make the surrogate for one row."""
+    #: Whether the control is fitted to what was sampled.
+    is_fitted: bool = False
+    #: Whether it is fitted to the values of coalitions (`fit_coalitions`) rather than to evaluated rows.
+    models_coalitions: bool = False
+    #: Folds of units; each is controlled by a function fitted to the others.
+    n_folds: int = 5
+    #: Most evaluated rows that a fit uses.
+    max_rows: int = 8000
+    #: A control that is fitted first, and whose residuals this one is fitted to.
+    start: Control | None = None
+
+    def cost(self, players: Players, background: FloatArray, budget: int, *, source: Any, correlated: bool) -> int:  # noqa: ARG002
+        """Most model evaluations that `prepare` may spend on a row."""
+        return 0
+
+    def prepare(self, context: Context) -> PreparedControl:
+        """Make the function for one row, with its known values."""
+        raise NotImplementedError(f"{type(self).__name__} is not prepared before sampling")
+
+    def fit(self, data: FoldedRows, fold: int | None) -> KnownFunction:
+        """Fit a function to the rows outside a fold (None: to all)."""
+        raise NotImplementedError(f"{type(self).__name__} is not fitted to evaluated rows")
+
+    def fit_coalitions(self, signs: FloatArray, targets: FloatArray, others: IntArray) -> FittedProcess:
+        """Fit to some units `others`, with the signs `(n, players)` of coalitions and targets `(n,)` of all units."""
+        raise NotImplementedError(f"{type(self).__name__} is not fitted to values of coalitions")
+
+
+def check_at_least(settings: Control, **least: int) -> None:
+    """Refuse settings of these names that are not whole numbers of at least so much."""
+    for name, smallest in least.items():
+        value = getattr(settings, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
+            raise InvalidArgumentError(f"`{name}` must be a whole number of at least {smallest}; got {value!r}.")

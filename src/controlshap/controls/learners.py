@@ -1,15 +1,12 @@
-"""Functions fitted to evaluations of the model, as settings: what `control=` takes.
-
-Each is fitted to what was evaluated anyway, so it costs no evaluations. With cross-fitting every fold of units is
-controlled by a function fitted to the other folds only: the estimate stays unbiased and its standard error honest.
-"""
+"""Controls fitted to the evaluations of the model, which they cost none of."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias, final
+from typing import Any, final
 
 from controlshap._errors import InvalidArgumentError
+from controlshap.controls.base import Control, check_at_least
 from controlshap.controls.fits.boosting import fit_boosting
 from controlshap.controls.fits.network import fit_network
 from controlshap.controls.fits.polynomial import fit_polynomial
@@ -19,29 +16,12 @@ from controlshap.controls.fits.wide_network import fit_wide_network
 from controlshap.functions.base import KnownFunction, Sum
 from controlshap.functions.network import Network
 from controlshap.functions.polynomial import Quadratic
-from controlshap.functions.tree_function import TreeFunction
-from controlshap.functions.tree_readers.read import tree_boxes
-
-
-def _at_least(name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidArgumentError(f"`{name}` must be a whole number of at least {least}; got {value!r}.")
-
-
-class Learner(Protocol):
-    """Settings from which a function is fitted."""
-
-    @property
-    def n_folds(self) -> int:
-        """Folds of units; each is controlled by a function fitted to the others."""
-
-    def learn(self, data: FoldedRows, fold: int | None) -> KnownFunction:
-        """A function fitted to the rows outside a fold (None: to all)."""
+from controlshap.functions.tree_readers.read import read_trees
 
 
 @final
 @dataclass(frozen=True)
-class LogisticRidge:
+class LogisticRidge(Control):
     """`low + width sigmoid(c + beta . r)`: right for probabilities, and for most that saturates.
 
     Parameters
@@ -55,18 +35,19 @@ class LogisticRidge:
     n_folds: int = 5
     max_rows: int = 8000
 
-    def __post_init__(self) -> None:
-        _at_least("n_folds", self.n_folds, 2)
-        _at_least("max_rows", self.max_rows, 100)
+    is_fitted = True
 
-    def learn(self, data: FoldedRows, fold: int | None) -> Network:
-        """Logistic regression, then least squares."""
+    def __post_init__(self) -> None:
+        check_at_least(self, n_folds=2, max_rows=100)
+
+    def fit(self, data: FoldedRows, fold: int | None) -> Network:
+        """Fit by logistic regression, then least squares."""
         return data.remember((self, fold), lambda: fit_ridge(data, fold, self.max_rows))
 
 
 @final
 @dataclass(frozen=True)
-class RidgeNetwork:
+class RidgeNetwork(Control):
     """One hidden layer of logistic units and a linear part: for any real-valued output.
 
     Parameters
@@ -86,22 +67,21 @@ class RidgeNetwork:
     n_folds: int = 5
     max_rows: int = 5000
 
-    def __post_init__(self) -> None:
-        _at_least("n_hidden", self.n_hidden, 1)
-        _at_least("max_parameters", self.max_parameters, 1)
-        _at_least("n_folds", self.n_folds, 2)
-        _at_least("max_rows", self.max_rows, 100)
+    is_fitted = True
 
-    def learn(self, data: FoldedRows, fold: int | None) -> Network:
-        """Levenberg-Marquardt from the ridge fit."""
+    def __post_init__(self) -> None:
+        check_at_least(self, n_hidden=1, max_parameters=1, n_folds=2, max_rows=100)
+
+    def fit(self, data: FoldedRows, fold: int | None) -> Network:
+        """Fit by Levenberg-Marquardt steps from the ridge fit."""
         each = data.rows.shape[1] + 2  # weights, constant and scale
         n_hidden = max(1, min(self.n_hidden, self.max_parameters // each))
-        return data.remember((self, fold), lambda: fit_network(data.thinned(self.max_rows), fold, n_hidden))
+        return data.remember((self, fold), lambda: fit_network(data.thin(self.max_rows), fold, n_hidden))
 
 
 @final
 @dataclass(frozen=True)
-class WideNetwork:
+class WideNetwork(Control):
     """Many logistic units in one hidden layer, and a linear part: for a function that is fitted once to many rows.
 
     Parameters
@@ -121,21 +101,20 @@ class WideNetwork:
     n_folds: int = 5
     max_rows: int = 200_000
 
-    def __post_init__(self) -> None:
-        _at_least("n_hidden", self.n_hidden, 1)
-        _at_least("n_steps", self.n_steps, 1)
-        _at_least("n_folds", self.n_folds, 2)
-        _at_least("max_rows", self.max_rows, 100)
+    is_fitted = True
 
-    def learn(self, data: FoldedRows, fold: int | None) -> Network:
-        """Stochastic gradient steps."""
-        thin = data.thinned(self.max_rows)
+    def __post_init__(self) -> None:
+        check_at_least(self, n_hidden=1, n_steps=1, n_folds=2, max_rows=100)
+
+    def fit(self, data: FoldedRows, fold: int | None) -> Network:
+        """Fit by stochastic gradient steps."""
+        thin = data.thin(self.max_rows)
         return data.remember((self, fold), lambda: fit_wide_network(thin, fold, self.n_hidden, self.n_steps))
 
 
 @final
 @dataclass(frozen=True)
-class Polynomial:
+class Polynomial(Control):
     """A polynomial of degree one or two.
 
     Pairs of walks integrate two-way interactions without error, so it helps against the noise of sampled background
@@ -157,22 +136,22 @@ class Polynomial:
     n_folds: int = 5
     max_rows: int = 2500
 
+    is_fitted = True
+
     def __post_init__(self) -> None:
         if self.degree not in (1, 2):
             raise InvalidArgumentError(f"`degree` must be 1 or 2; got {self.degree!r}.")
-        _at_least("max_terms", self.max_terms, 1)
-        _at_least("n_folds", self.n_folds, 2)
-        _at_least("max_rows", self.max_rows, 100)
+        check_at_least(self, max_terms=1, n_folds=2, max_rows=100)
 
-    def learn(self, data: FoldedRows, fold: int | None) -> Quadratic:
-        """Penalised least squares."""
-        thin = data.thinned(self.max_rows)
+    def fit(self, data: FoldedRows, fold: int | None) -> Quadratic:
+        """Fit by penalised least squares."""
+        thin = data.thin(self.max_rows)
         return data.remember((self, fold), lambda: fit_polynomial(thin, fold, self.degree, self.max_terms))
 
 
 @final
 @dataclass(frozen=True)
-class Trees:
+class Trees(Control):
     """A boosted ensemble of trees (lightgbm or scikit-learn), fitted to what a smoother function leaves over.
 
     Parameters
@@ -182,8 +161,8 @@ class Trees:
         regressions, and forests of classifiers); nothing is then fitted.
     n_trees, n_leaves, learning_rate
         The ensemble.
-    start : Learner or None
-        What is fitted first; the trees take its residuals. None fits the trees to the model alone.
+    start : LogisticRidge, RidgeNetwork, WideNetwork, Polynomial or None
+        Fitted first; the trees take its residuals. None fits the trees to the model alone.
     n_folds : int
         As for LogisticRidge; fewer, since a fit takes a tenth of a second and more.
     max_rows : int
@@ -194,52 +173,48 @@ class Trees:
     n_trees: int = 100
     n_leaves: int = 63
     learning_rate: float = 0.2
-    start: Smooth | None = LogisticRidge()
+    start: Control | None = LogisticRidge()
     n_folds: int = 5
     max_rows: int = 50_000
 
+    is_fitted = True
+
     def __post_init__(self) -> None:
-        _at_least("n_trees", self.n_trees, 1)
-        _at_least("n_leaves", self.n_leaves, 2)
-        _at_least("n_folds", self.n_folds, 2)
-        _at_least("max_rows", self.max_rows, 100)
+        check_at_least(self, n_trees=1, n_leaves=2, n_folds=2, max_rows=100)
         if not 0.0 < self.learning_rate <= 1.0:
             raise InvalidArgumentError(f"`learning_rate` must lie in (0, 1]; got {self.learning_rate!r}.")
-        if self.start is not None and not isinstance(
-            self.start, (LogisticRidge, RidgeNetwork, WideNetwork, Polynomial)
-        ):
+        smooth = LogisticRidge | RidgeNetwork | WideNetwork | Polynomial
+        if self.start is not None and not isinstance(self.start, smooth):
             raise InvalidArgumentError(
                 "`start` must be LogisticRidge(), RidgeNetwork(), WideNetwork(), Polynomial() or None; got "
                 f"{self.start!r}."
             )
-        if self.model is not None and tree_boxes(self.model) is None:
+        if self.model is not None and read_trees(self.model) is None:
             raise InvalidArgumentError(
                 f"`model` must be a fitted sum of trees (a forest, or a boosted regression); "
                 f"{type(self.model).__name__} could not be read as one. Leave it out to have trees fitted."
             )
 
-    def learn(self, data: FoldedRows, fold: int | None) -> KnownFunction:
-        """Boosting."""
-        return data.remember((self, fold), lambda: self._learn(data, fold))
-
-    def _learn(self, data: FoldedRows, fold: int | None) -> KnownFunction:
+    def fit(self, data: FoldedRows, fold: int | None) -> KnownFunction:
+        """Fit by boosting."""
         if self.model is not None:
-            return self._given(data)
-        first = None if self.start is None else self.start.learn(data, fold)
-        thin = data.thinned(self.max_rows)
-        left = thin if first is None else thin.less((self.start, fold), first.predict)
-        trees = fit_boosting(left, fold, self.n_trees, self.n_leaves, self.learning_rate)
-        return trees if first is None else Sum(first, trees)
+            return data.remember(self, lambda: self._select_output(data.output))
+        return data.remember((self, fold), lambda: self._boost(data, fold))
 
-    def _given(self, data: FoldedRows) -> KnownFunction:
-        boxes = data.remember(("boxes", self), lambda: tree_boxes(self.model))
-        if boxes is None or not data.output < len(boxes.offset):
+    def _boost(self, data: FoldedRows, fold: int | None) -> KnownFunction:
+        thin = data.thin(self.max_rows)
+        settings = (self.n_trees, self.n_leaves, self.learning_rate)
+        if self.start is None:
+            return fit_boosting(thin, fold, *settings)
+        first = self.start.fit(data, fold)
+        residuals = thin.subtract((self.start, fold), first.predict)
+        return Sum(first, fit_boosting(residuals, fold, *settings))
+
+    def _select_output(self, output: int) -> KnownFunction:
+        """The given ensemble's function of one output of the model."""
+        trees = read_trees(self.model)
+        if trees is None or not output < len(trees.offset):
             raise InvalidArgumentError(
-                f"`model` of Trees() has fewer outputs than the explained model, whose output {data.output} it lacks."
+                f"`model` of Trees() has fewer outputs than the explained model, whose output {output} it lacks."
             )
-        one = [data.output]
-        return TreeFunction(replace(boxes, values=boxes.values[:, one], offset=boxes.offset[one]), None)
-
-
-Smooth: TypeAlias = LogisticRidge | RidgeNetwork | WideNetwork | Polynomial
-"""What trees can be fitted on top of."""
+        return replace(trees, values=trees.values[:, [output]], offset=trees.offset[[output]])

@@ -13,7 +13,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError, NoClosedFormError
 from controlshap._types import FloatArray
-from controlshap.controls.base import Context
+from controlshap.controls.base import Context, Control, PreparedControl
 from controlshap.controls.d_matrices import DMatrices, d_matrices
 from controlshap.data.players import Players
 from controlshap.models.derivatives import Derivatives, DerivativeSource, UserDerivatives, choose_derivatives
@@ -25,7 +25,7 @@ from controlshap.values.marginal import MarginalImputer
 
 @final
 @dataclass(frozen=True)
-class Taylor:
+class Taylor(Control):
     """Taylor polynomial of the model at the explained row.
 
     Parameters
@@ -38,7 +38,8 @@ class Taylor:
     n_permutations : int
         Permutations behind the D matrices of correlated features with more than ten players.
     seed : int
-        Of these permutations. Their error is part of the standard errors, and is the same in all runs with one seed.
+        Seed of these permutations. Their error is part of the standard errors, and is the same in all runs with one
+        seed.
     """
 
     derivatives: DerivativeSource | None = None
@@ -69,22 +70,22 @@ class Taylor:
         object.__setattr__(self, "seed", int(self.seed))  # as it is saved and compared
 
     def source(self, model: Any) -> DerivativeSource:
-        """Where the derivatives of this model come from."""
+        """The source of derivatives for this model."""
         if self.gradient is not None:
             return UserDerivatives(self.gradient, self.hessian)
         return self.derivatives or choose_derivatives(model)
 
     def cost(self, players: Players, background: FloatArray, budget: int, *, source: Any, correlated: bool) -> int:
-        """Evaluations of the derivatives."""
+        """Most evaluations that the derivatives take."""
         return self.source(source).cost(background, players, budget, second=not correlated)
 
-    def fit(self, context: Context) -> TaylorAtRow:
-        """Take the derivatives and the known values at x."""
+    def prepare(self, context: Context) -> PreparedControl:
+        """The polynomial at x, with its known values by Theorem 1 or 2."""
         imputer = context.imputer
         if not isinstance(imputer, (GaussianImputer, MarginalImputer)):
             raise NoClosedFormError(
                 f"The Taylor control has known values for independent features (Marginal) and correlated ones "
-                f"(GaussianConditional), not for {type(imputer).__name__}. Use control='none' or your own surrogate."
+                f"(GaussianConditional), not for {type(imputer).__name__}. Use control='none' or your own control."
             )
         if not np.isfinite(context.x).all() or not np.isfinite(context.background).all():
             raise InvalidArgumentError(
@@ -92,12 +93,12 @@ class Taylor:
                 "Use control='none', or impute them."
             )
         point = Point(context.x, context.at_x, context.background, context.players, context.evaluate, context.budget)
-        found = self.source(context.model.source).at(point, second=isinstance(imputer, MarginalImputer))
+        derivatives = self.source(context.model.source).at(point, second=isinstance(imputer, MarginalImputer))
         if isinstance(imputer, GaussianImputer):
-            known = self._known_correlated(context, imputer, found.gradient)
+            known = self._known_correlated(context, imputer, derivatives.gradient)
         else:
-            known = _known_independent(context, found)
-        return TaylorAtRow(context.x, context.at_x, found, known)
+            known = _known_independent(context, derivatives)
+        return PreparedControl(TaylorPolynomial(context.x, context.at_x, derivatives), known)
 
     def _known_correlated(self, context: Context, imputer: GaussianImputer, gradient: FloatArray) -> KnownValues:
         matrices = context.cache.get("d_matrices")
@@ -107,16 +108,16 @@ class Taylor:
         return matrices.known_values(gradient * scale, (context.x - imputer.center) / scale, context.at_x)
 
 
-def _known_independent(context: Context, found: Derivatives) -> KnownValues:
+def _known_independent(context: Context, derivatives: Derivatives) -> KnownValues:
     """Theorem 1, with the covariance (divisor n) of the whole rows that are drawn; columns of a group add up."""
     background = context.background
     if "background_moments" not in context.cache:
-        covariance = np.cov(background, rowvar=False, bias=True).reshape(background.shape[1], -1)
+        covariance = np.cov(background.T, bias=True).reshape(background.shape[1], -1)
         context.cache["background_moments"] = (background.mean(axis=0), covariance)
     mean, covariance = context.cache["background_moments"]
     gap = context.x - mean
-    linear = found.gradient * gap  # (o, c)
-    hessian = found.hessian
+    linear = derivatives.gradient * gap  # (o, c)
+    hessian = derivatives.hessian
     if hessian is None:
         raise NoClosedFormError("The Taylor control of independent features needs second derivatives.")
     if hessian.ndim == 2:
@@ -131,13 +132,12 @@ def _known_independent(context: Context, found: Derivatives) -> KnownValues:
 
 @final
 @dataclass(frozen=True)
-class TaylorAtRow:
+class TaylorPolynomial:
     """`f(x) + J (r - x) + (r - x)' H (r - x) / 2`."""
 
     x: FloatArray
     at_x: FloatArray
     derivatives: Derivatives
-    known: KnownValues
 
     def __call__(self, rows: FloatArray) -> FloatArray:
         """Values `(n, outputs)`."""
@@ -152,7 +152,3 @@ class TaylorAtRow:
         for output, matrix in enumerate(hessian):
             values[:, output] += 0.5 * np.einsum("nc,nc->n", gap @ matrix, gap)
         return values
-
-    def known_values(self) -> KnownValues:
-        """By Theorem 1 or 2."""
-        return self.known

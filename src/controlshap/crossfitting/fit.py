@@ -17,9 +17,8 @@ import numpy as np
 
 from controlshap._random import Purpose, stream
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.controls.coalition_process import CoalitionProcess
+from controlshap.controls import Control
 from controlshap.controls.fits.rows import FoldedRows
-from controlshap.controls.learners import Learner
 from controlshap.crossfitting.folds import Dealt, Folds, deal_units
 from controlshap.crossfitting.known_gaussian import Reference, SimulatedReference
 from controlshap.crossfitting.known_marginal import MarginalReference
@@ -73,7 +72,7 @@ def learn(
     sampler: Sampler,
     terms: Terms,
     fixed: KnownValues | None,
-    learners: Sequence[Learner | CoalitionProcess],
+    learners: Sequence[Control],
     rng: np.random.Generator,
 ) -> Learned:
     """Fit, and add the controls to the terms of the model and of other surrogates."""
@@ -85,16 +84,16 @@ def learn(
     n_folds = folds.n_folds
     if n_folds < 2:
         return Learned(terms, at_x, fixed)
-    of_rows = tuple(learner for learner in learners if not isinstance(learner, CoalitionProcess))
-    processes = tuple(learner for learner in learners if isinstance(learner, CoalitionProcess))
+    of_rows = tuple(learner for learner in learners if not learner.models_coalitions)
+    processes = tuple(learner for learner in learners if learner.models_coalitions)
     starts = tuple(dict.fromkeys(process.start for process in processes if process.start is not None))
-    most = max((getattr(learner, "max_rows", 0) for learner in (*of_rows, *starts)), default=100)
+    most = max((learner.max_rows for learner in (*of_rows, *starts)), default=100)
     data = training_rows(problem, sampler, folds, most)
     controls, roots = [], []
     functions: list[Functions] = []
     if of_rows:
         functions = [
-            tuple(tuple(one.learn(of_output, k) for one in of_rows) for of_output in data) for k in range(n_folds)
+            tuple(tuple(one.fit(of_output, k) for one in of_rows) for of_output in data) for k in range(n_folds)
         ]
         reference = _reference(problem, sampler, functions, folds, data)
         controls.append(_controls(problem, sampler, folds, functions, reference))
@@ -232,7 +231,7 @@ def _controls(
 
 
 def process_controls(
-    problem: Problem, sampler: Sampler, terms: Terms, fold: IntArray, process: CoalitionProcess, data: list[FoldedRows]
+    problem: Problem, sampler: Sampler, terms: Terms, fold: IntArray, process: Control, data: list[FoldedRows]
 ) -> FloatArray:
     """Controls `(n, 1, outputs, 2)` of a process over coalitions, the same for all draws; the second is 0."""
     if not isinstance(terms, LeastSquaresTerms):
@@ -245,11 +244,11 @@ def process_controls(
             first: FloatArray = np.zeros(terms.n_units)
             known: FloatArray = np.zeros(signs.shape[1])
             if process.start is not None:
-                function = process.start.learn(of_output, k)
+                function = process.start.fit(of_output, k)
                 values = function.draw_values(sampler.game.x, sampler.base.rows, problem.players)
                 if values is not None:
                     known, first = values.mean(axis=0), _targets_of(function, problem, sampler)
-            fitted = process.learn_game(signs, terms.targets[:, output, 0] - first, others)
+            fitted = process.fit_coalitions(signs, terms.targets[:, output, 0] - first, others)
             control = first[inside] + fitted.predict(signs[inside])
             control -= terms.regressors[inside] @ (known + fitted.values())
             found[inside, output, 0] = control

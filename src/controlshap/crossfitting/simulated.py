@@ -17,7 +17,6 @@ from controlshap.estimators.exact import shapley_values
 from controlshap.estimators.permutation_sampling import sample_permutations
 from controlshap.functions.base import KnownFunction
 from controlshap.functions.network import Network
-from controlshap.functions.smoothed import smoothed_network
 from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.linear_scores import coalition_scores, draw_scores, walk_scores
 
@@ -115,7 +114,7 @@ def _own(networks: list[Network]) -> Iterator[tuple[Network, slice]]:
 
 def _smoothed(networks: list[Network], means: FloatArray, variances: FloatArray) -> FloatArray:
     """Values `(..., networks)` from the scores of all of them, one after the other."""
-    found = [smoothed_network(network, means[..., own], variances[..., own]) for network, own in _own(networks)]
+    found = [network.mean_of_scores(means[..., own], variances[..., own]) for network, own in _own(networks)]
     return np.stack(found, axis=-1)
 
 
@@ -214,7 +213,7 @@ def _enumerated(imputer: GaussianImputer, x: FloatArray, networks: list[Network]
 def _base(imputer: GaussianImputer, network: Network) -> FloatArray:
     weights = scores_of(network)
     variances = np.einsum("nc,cd,nd->n", weights, imputer.moments.covariance, weights)
-    return smoothed_network(network, weights @ imputer.moments.mean, variances)
+    return network.mean_of_scores(weights @ imputer.moments.mean, variances)
 
 
 def simulate_walks(

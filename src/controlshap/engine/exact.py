@@ -6,7 +6,7 @@ import numpy as np
 
 from controlshap._random import EXPLAINER_ENTROPY, Purpose, stream
 from controlshap._types import FloatArray
-from controlshap.functions import ExactForm, agrees
+from controlshap.functions import KnownFunction, agrees
 from controlshap.problem import Problem
 from controlshap.results.collect import RowResult
 from controlshap.statistics.analysis import Analysis
@@ -17,7 +17,7 @@ from controlshap.statistics.control_variate import Estimate, close_sum
 SPREAD_ROWS = 50
 
 
-def explain_exactly(problem: Problem, form: ExactForm, x: FloatArray, at_x: FloatArray) -> RowResult | None:
+def explain_exactly(problem: Problem, form: KnownFunction, x: FloatArray, at_x: FloatArray) -> RowResult | None:
     """Values without sampling error; None where the form does not agree with the model on this row."""
     if not agrees(form, x[None], at_x[None]):
         return None
@@ -27,7 +27,7 @@ def explain_exactly(problem: Problem, form: ExactForm, x: FloatArray, at_x: Floa
     of_draws = form.draw_values(x, rows[some], problem.players)
     if values is None or of_draws is None:
         return None
-    components = np.concatenate([values, problem.base.mean[:, 0][None]])
+    components = np.concatenate([values.reshape(len(values), -1), problem.base.mean[:, 0][None]])
     no_roots = np.zeros((0, *components.shape))
     estimate = close_sum(Estimate(components, no_roots, np.full(components.shape, np.inf)), at_x)
     return RowResult(
@@ -36,5 +36,5 @@ def explain_exactly(problem: Problem, form: ExactForm, x: FloatArray, at_x: Floa
         status="exact",
         method=form.name,
         complete=True,
-        background_variances=variances_of_draws(of_draws, of_background),
+        background_variances=variances_of_draws(of_draws.reshape(*of_draws.shape[:2], -1), of_background),
     )

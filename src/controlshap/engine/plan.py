@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,17 +17,15 @@ from controlshap._types import FloatArray
 from controlshap.controls import (
     CoalitionProcess,
     Control,
-    Learner,
     LogisticRidge,
     RidgeNetwork,
-    Surrogate,
     Taylor,
     Trees,
 )
 from controlshap.controls.fits.boosting import boosting_available
 from controlshap.estimators import Enumeration, Estimator, Kernel, PerFeature, Permutation
 from controlshap.estimators.exact import MOST_PLAYERS
-from controlshap.functions import ExactForm
+from controlshap.functions import KnownFunction
 from controlshap.models.derivatives import FiniteDifferences
 from controlshap.problem import Problem
 from controlshap.sampling.base_value import base_draws
@@ -87,7 +85,7 @@ class Plan:
         What is kept of many units.
     is_exact : bool
         Whether all coalitions of all background rows are evaluated.
-    form : ExactForm or None
+    form : KnownFunction or None
         The known form of the model, which is tried first.
     reasons : dict
         Why the estimator, the controls and the variance are what they are.
@@ -105,19 +103,19 @@ class Plan:
     with_replacement: bool
     keeps: Literal["units", "batches", "coalition means"]
     is_exact: bool
-    form: ExactForm | None = None
+    form: KnownFunction | None = None
     reasons: dict[str, str] = field(default_factory=dict, compare=False)
     notes: tuple[str, ...] = ()
 
     @property
-    def prepared_controls(self) -> tuple[Surrogate, ...]:
+    def prepared_controls(self) -> tuple[Control, ...]:
         """Controls that are made before sampling."""
-        return tuple(cast("Surrogate", control) for control in self.controls if not is_fitted(control))
+        return tuple(control for control in self.controls if not control.is_fitted)
 
     @property
-    def fitted_controls(self) -> tuple[Learner | CoalitionProcess, ...]:
+    def fitted_controls(self) -> tuple[Control, ...]:
         """Controls that are fitted to what was sampled."""
-        return tuple(cast("Learner | CoalitionProcess", control) for control in self.controls if is_fitted(control))
+        return tuple(control for control in self.controls if control.is_fitted)
 
     def for_row(self, problem: Problem, x: FloatArray) -> Plan:
         """The plan of one row: rows with missing values, or that a shared surrogate does not reach, differ."""
@@ -208,8 +206,8 @@ def _what_is_kept(
     problem: Problem, estimator: Estimator, variance: Variance, controls: tuple[Control, ...]
 ) -> Literal["units", "batches", "coalition means"]:
     """What is kept of many units: each, batches of them, or the means of coalitions over the background."""
-    fitted = [control for control in controls if is_fitted(control)]
-    processes = [control for control in fitted if isinstance(control, CoalitionProcess)]
+    fitted = [control for control in controls if control.is_fitted]
+    processes = [control for control in fitted if control.models_coalitions]
     if not variance.takes_batches:
         return "units"
     if getattr(estimator, "reuse", False):
@@ -283,16 +281,10 @@ def _choose_variance(problem: Problem, estimator: Estimator, reasons: dict[str, 
     return LeastSquares() if estimator.is_least_squares else Analytic()
 
 
-def is_fitted(control: Control) -> bool:
-    """Whether a control is fitted to what was sampled, not made before."""
-    return hasattr(control, "learn") or hasattr(control, "learn_game")
-
-
 def control_cost(problem: Problem, controls: tuple[Control, ...], budget: int) -> int:
     """Most evaluations that the controls may spend on a row."""
     kind: dict[str, Any] = {"source": problem.model.source, "correlated": problem.correlated}
-    prepared = [cast("Surrogate", control) for control in controls if not is_fitted(control)]
-    return sum(control.cost(problem.players, problem.background, budget, **kind) for control in prepared)
+    return sum(control.cost(problem.players, problem.background, budget, **kind) for control in controls)
 
 
 def _choose_controls(
@@ -347,7 +339,7 @@ def _cheap_taylor(problem: Problem, budget: int, reasons: dict[str, str]) -> tup
     return tuple(affordable[:1])
 
 
-def _slow_learners(problem: Problem, budget: int) -> tuple[Learner, ...]:
+def _slow_learners(problem: Problem, budget: int) -> tuple[Control, ...]:
     """Trees, where fitting them takes no longer than the model is said to take; networks where time does not matter."""
     if problem.correlated or problem.seconds is None:
         return ()
@@ -383,7 +375,7 @@ def _check_fitted_controls(problem: Problem, plan: Plan, x: FloatArray) -> None:
         )
     whole = isinstance(estimator, Kernel) and estimator.paired and estimator.n_draws == len(problem.base.rows)
     whole = whole and isinstance(problem.imputer, MarginalImputer)
-    if any(isinstance(learner, CoalitionProcess) for learner in learners) and not whole:
+    if any(learner.models_coalitions for learner in learners) and not whole:
         raise NoClosedFormError(
             "CoalitionProcess() needs the value of every coalition without noise: features='independent' and "
             "estimator=Kernel(n_draws=<rows of the background>, reuse=True). Use control='ridge'."

@@ -314,10 +314,10 @@ def _start_game(
         x, at_x, problem.background, evaluate, plan.budget, problem.model, problem.imputer, problem.players,
         problem.feature_names, problem.cache,
     )  # fmt: skip
-    surrogates = tuple(control.fit(context) for control in plan.prepared_controls)
-    at_x_all = np.stack([at_x, *(surrogate(x[None])[0] for surrogate in surrogates)], axis=1)
+    surrogates = tuple(control.prepare(context) for control in plan.prepared_controls)
+    at_x_all = np.stack([at_x, *(surrogate.predict(x[None])[0] for surrogate in surrogates)], axis=1)
     game = Game(
         x, problem.imputer, at_x_all, problem.memory_limit, problem.model, surrogates, label, plain.n_evaluations,
         tape=recording,
     )  # fmt: skip
-    return game, KnownValues.stack([surrogate.known_values() for surrogate in surrogates])
+    return game, KnownValues.stack([surrogate.known for surrogate in surrogates])

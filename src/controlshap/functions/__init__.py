@@ -1,6 +1,6 @@
-"""Models of a known form, whose Shapley values need no sampling; one form per file."""
+"""Functions with known Shapley values: one kind per file, and the models that are recognised as such."""
 
-from controlshap.functions.forms import ExactForm, LinearForm, LogisticForm, TreeForm
+from controlshap.functions.base import KnownFunction
 from controlshap.functions.recognise import agrees, evaluations_to_recognise, recognise
 
-__all__ = ["ExactForm", "LinearForm", "LogisticForm", "TreeForm", "agrees", "evaluations_to_recognise", "recognise"]
+__all__ = ["KnownFunction", "agrees", "evaluations_to_recognise", "recognise"]

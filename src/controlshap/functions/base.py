@@ -1,37 +1,79 @@
-"""Functions of a row with one output whose Shapley values are known for every draw: what is fitted to a model."""
+"""The one class of functions with known Shapley values: recognised in a model, or fitted to it."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import final
+
+import numpy as np
 
 from controlshap._types import FloatArray
 from controlshap.data.players import Players
 
 
-class KnownFunction(Protocol):
-    """A function g with exact marginal Shapley values."""
+class KnownFunction(ABC):
+    """A function of a row whose marginal Shapley values are known for every draw of the absent features.
 
+    Arrays have the outputs last; a function of one output leaves that axis out.
+    """
+
+    #: How a result calls a model that is recognised as this function.
+    name = "known form"
+    #: Largest difference from the predictions of a recognised model, relative to their size.
+    tolerance = 1e-6
+
+    @abstractmethod
     def predict(self, rows: FloatArray) -> FloatArray:
-        """Values `(n,)` on rows `(n, columns)`."""
+        """Values `(n,)` or `(n, outputs)` on rows `(n, columns)`."""
 
+    @abstractmethod
     def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
-        """Shapley values `(draws, players)` of every draw's game; None where they are out of reach."""
+        """Shapley values `(draws, players, ...)` of each draw's game; None where they cannot be computed."""
+
+    def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
+        """Shapley values `(players, ...)` of the mean of all draws' games; None where they cannot be computed."""
+        values = self.draw_values(x, draws, players)
+        return None if values is None else np.asarray(values.mean(axis=0))
+
+    def reaches(self, x: FloatArray, draws: FloatArray, players: Players) -> bool:  # noqa: ARG002
+        """Whether `draw_values` can be computed."""
+        return True
+
+    @property
+    def score_weights(self) -> FloatArray | None:
+        """Weights `(scores, columns)` of the linear scores that a row enters through; None where it enters otherwise.
+
+        A function that has them also has `of_scores` and `mean_of_scores`.
+        """
+        return None
+
+    def of_scores(self, scores: FloatArray) -> FloatArray:
+        """Values `(...)` from scores `(..., scores)`."""
+        raise NotImplementedError(f"{type(self).__name__} is no function of linear scores")
+
+    def mean_of_scores(self, means: FloatArray, variances: FloatArray) -> FloatArray:
+        """Means `(...)` of the values where the scores `(..., scores)` are normal."""
+        raise NotImplementedError(f"{type(self).__name__} is no function of linear scores")
 
 
 @final
 @dataclass(frozen=True)
-class Sum:
+class Sum(KnownFunction):
     """Two functions added: Shapley values are linear."""
 
     first: KnownFunction
     second: KnownFunction
 
     def predict(self, rows: FloatArray) -> FloatArray:
-        """Sum of both."""
+        """Sum of both predictions."""
         return self.first.predict(rows) + self.second.predict(rows)
 
     def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
-        """Sum of both."""
-        one, other = self.first.draw_values(x, draws, players), self.second.draw_values(x, draws, players)
-        return None if one is None or other is None else one + other
+        """Sum of both functions' values; None where one of them cannot be computed."""
+        first, second = (part.draw_values(x, draws, players) for part in (self.first, self.second))
+        return None if first is None or second is None else first + second
+
+    def reaches(self, x: FloatArray, draws: FloatArray, players: Players) -> bool:
+        """Whether the values of both can be computed."""
+        return all(part.reaches(x, draws, players) for part in (self.first, self.second))

@@ -1,9 +1,16 @@
 """Exact Shapley values of `sigmoid(c + beta . r)`: the probability of a logistic regression, at any dimension.
 
+If `g(r) = sum_m c_m prod_j h_mj(r_j)`, the game of one draw b has
+
+    phi_j = sum_m c_m (h_mj(x) - h_mj(b)) integral_0^1 prod_{k != j} (t h_mk(x) + (1 - t) h_mk(b)) dt
+
+(Owen's multilinear extension), and the integrand is a polynomial in t of degree p - 1, so Gauss-Legendre quadrature
+with ceil(p/2) nodes is exact. The logistic function is such a sum:
+
     sigmoid(z) - 1/2 = integral_0^inf sin(w z) / sinh(pi w) dw
 
-and `exp(i w z)` is a product over players, so each frequency w is one term of the sum in `products.py`. With half gaps
-d_j = (x_j - b_j)/2 of the players' parts of the score, and s the score half way between x and b, that term is
+and `exp(i w z)` is a product over players, so each frequency w is one term. With half gaps d_j = (x_j - b_j)/2 of the
+players' parts of the score, and s the score half way between x and b, that term is
 
     phi_j = 2 cos(w s) sin(w d_j) integral_0^1 prod_{k != j} (cos(w d_k) + i (2t - 1) sin(w d_k)) dt.
 
@@ -19,7 +26,6 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import AnyArray, FloatArray
-from controlshap.functions.products import leave_one_out, unit_nodes
 
 #: Pointwise error of the quadrature.
 PRECISION = 1e-12
@@ -100,3 +106,26 @@ def _integrals(turns: AnyArray) -> FloatArray:
             np.multiply(turns.imag, 2.0 * node - 1.0, out=factors.imag)
             total += 2.0 * weight * leave_one_out(factors).real
     return total
+
+
+def unit_nodes(n_players: int) -> tuple[FloatArray, FloatArray]:
+    """Nodes and weights on (0, 1) that integrate polynomials of degree n_players - 1 exactly."""
+    nodes, weights = np.polynomial.legendre.leggauss(max(1, (n_players + 1) // 2))
+    return 0.5 * (nodes + 1.0), 0.5 * weights
+
+
+def leave_one_out(factors: AnyArray) -> AnyArray:
+    """Products over axis 0 (players) of all real or complex factors but one, by prefix times suffix.
+
+    Dividing the total by a factor would lose everything near a factor of zero.
+    """
+    products = np.empty_like(factors)
+    running = np.ones_like(factors[0])
+    for j in range(len(factors)):
+        products[j] = running
+        running *= factors[j]
+    running[...] = 1.0
+    for j in range(len(factors) - 1, -1, -1):
+        products[j] *= running
+        running *= factors[j]
+    return products

@@ -1,27 +1,54 @@
 """One hidden layer of logistic units: `constant + linear . r + sum_h scale_h sigmoid(intercept_h + weights_h . r)`.
 
-With one unit it is a logistic ridge function. Each unit's Shapley values come from the Fourier quadrature.
+With one unit it is a logistic ridge function. Each unit's Shapley values come from the Fourier quadrature. Where the
+scores of the units are normal, the mean of the network is known, too:
+
+    sigmoid(z) = sum_k share_k Phi(slope_k z)      to 1.4e-8 everywhere
+
+(a scale mixture of normals, after Monahan and Stefanski; the constants are our own minimax fit), and a normal variable
+inside a Phi only widens it: `E Phi(a (m + s Z)) = Phi(a m / sqrt(1 + a^2 s^2))`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, ndtr
 
 from controlshap._types import FloatArray
 from controlshap.data.players import Players
+from controlshap.functions.base import KnownFunction
 from controlshap.functions.logistic import WIDEST, logistic_values, score_bound
 
 #: Precision of a unit's values, relative to its scale.
 PRECISION = 1e-8
 
+SHARES = (
+    0.003573508584,
+    0.055318569299,
+    0.209362033476,
+    0.345324152969,
+    0.282413821443,
+    0.096246004285,
+    0.007761909944,
+)
+SLOPES = (
+    0.252096727575,
+    0.333908644941,
+    0.438327406756,
+    0.575077144641,
+    0.752282197877,
+    0.981363997335,
+    1.290953666966,
+)
+
 
 @final
 @dataclass(frozen=True)
-class Network:
+class Network(KnownFunction):
     """A network with exact Shapley values.
 
     Attributes
@@ -30,6 +57,8 @@ class Network:
     linear : ndarray of shape (columns,)
     weights : ndarray of shape (units, columns)
     intercepts, scales : ndarray of shape (units,)
+    precision : float
+        Of a unit's Shapley values, relative to its scale.
     """
 
     constant: float
@@ -37,24 +66,56 @@ class Network:
     weights: FloatArray
     intercepts: FloatArray
     scales: FloatArray
+    precision: float = PRECISION
+
+    name = "logistic form"  # only logistic regressions are recognised
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """Values `(n,)`."""
         values: FloatArray = expit(rows @ self.weights.T + self.intercepts) @ self.scales + self.constant
         return values + rows @ self.linear if self.linear.any() else values
 
-    def of_scores(self, scores: FloatArray) -> FloatArray:
-        """Values `(...)` from the products `(..., units + 1)` of a row with the weights, and last with `linear`."""
-        values: FloatArray = expit(scores[..., :-1] + self.intercepts) @ self.scales + self.constant + scores[..., -1]
-        return values
-
     def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
         """Shapley values `(draws, players)`; None where a unit's score is out of the quadrature's reach."""
         values = players.sum_columns((self.linear * (x - draws)).T).T
-        for weights, intercept, scale in zip(self.weights, self.intercepts, self.scales, strict=True):
-            at_x = players.sum_columns(weights * x)
-            at_draws = players.sum_columns((weights * draws).T).T
+        for (intercept, at_x, at_draws), scale in zip(self._parts(x, draws, players), self.scales, strict=True):
             if not score_bound(intercept, at_x, at_draws) <= WIDEST:
                 return None
-            values = values + scale * logistic_values(float(intercept), at_x, at_draws, PRECISION)
+            values = values + scale * logistic_values(intercept, at_x, at_draws, self.precision)
         return np.asarray(values)
+
+    def reaches(self, x: FloatArray, draws: FloatArray, players: Players) -> bool:
+        """Whether all units' scores are within the quadrature's reach."""
+        return all(score_bound(*parts) <= WIDEST for parts in self._parts(x, draws, players))
+
+    def _parts(
+        self, x: FloatArray, draws: FloatArray, players: Players
+    ) -> Iterator[tuple[float, FloatArray, FloatArray]]:
+        """Intercept and players' parts of each unit's score, at x `(players,)` and at the draws `(draws, players)`."""
+        for weights, intercept in zip(self.weights, self.intercepts, strict=True):
+            at_draws = players.sum_columns((weights * draws).T).T
+            yield float(intercept), players.sum_columns(weights * x), at_draws
+
+    @property
+    def score_weights(self) -> FloatArray:
+        """Weights `(units + 1, columns)` of the units, and last of the linear part."""
+        return np.concatenate([self.weights, self.linear[None]])
+
+    def of_scores(self, scores: FloatArray) -> FloatArray:
+        """Values `(...)` from scores `(..., units + 1)`."""
+        values: FloatArray = expit(scores[..., :-1] + self.intercepts) @ self.scales + self.constant + scores[..., -1]
+        return values
+
+    def mean_of_scores(self, means: FloatArray, variances: FloatArray) -> FloatArray:
+        """Means `(...)` over normal scores `(..., units + 1)`; the variance of the linear part does not matter."""
+        hidden = smoothed_logistic(means[..., :-1] + self.intercepts, variances[..., :-1])
+        values: FloatArray = self.constant + means[..., -1] + hidden @ self.scales
+        return values
+
+
+def smoothed_logistic(means: FloatArray, variances: FloatArray) -> FloatArray:
+    """`E sigmoid(mean + sqrt(variance) Z)`."""
+    total = np.zeros(np.broadcast_shapes(means.shape, variances.shape))
+    for share, slope in zip(SHARES, SLOPES, strict=True):
+        total += share * ndtr(slope * means / np.sqrt(1.0 + slope**2 * variances))
+    return total

@@ -1,4 +1,4 @@
-"""Polynomials of degree two. In the game of one draw b every column's part has a closed form.
+"""Polynomials of degree one and two. In the game of one draw b every column's part has a closed form.
 
 With `g(r) = constant + linear . r + r' Q r`, `d = x - b` and `s = (x + b)/2`: a product of two columns of different
 players is worth `d_a s_c` to the first and `s_a d_c` to the second, and within one player the sum of both is the whole
@@ -14,31 +14,44 @@ import numpy as np
 
 from controlshap._types import FloatArray
 from controlshap.data.players import Players
+from controlshap.functions.base import KnownFunction
 
 
 @final
 @dataclass(frozen=True)
-class Quadratic:
-    """A polynomial of degree two.
+class Quadratic(KnownFunction):
+    """A polynomial of degree two, or a linear function of one or more outputs.
 
     Attributes
     ----------
-    constant : float
-    linear : ndarray of shape (columns,)
-    quadratic : ndarray of shape (columns, columns)
-        Symmetric.
+    constant : float, or ndarray of shape (outputs,)
+    linear : ndarray of shape (columns,) or (outputs, columns)
+    quadratic : ndarray of shape (columns, columns) or None
+        Symmetric; None for a linear function, the only one that may have several outputs.
     """
 
-    constant: float
+    constant: float | FloatArray
     linear: FloatArray
-    quadratic: FloatArray
+    quadratic: FloatArray | None = None
+
+    name = "linear form"  # only linear models are recognised
 
     def predict(self, rows: FloatArray) -> FloatArray:
-        """Values `(n,)`."""
-        values: FloatArray = self.constant + rows @ self.linear + np.einsum("ni,ni->n", rows @ self.quadratic, rows)
-        return values
+        """Values `(n,)` or `(n, outputs)`."""
+        values: FloatArray = self.constant + rows @ self.linear.T
+        if self.quadratic is None:
+            return values
+        return np.asarray(values + np.einsum("ni,ni->n", rows @ self.quadratic, rows))
 
     def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
-        """Shapley values `(draws, players)`."""
-        by_column = (x - draws) * (self.linear + (x + draws) @ self.quadratic)
-        return players.sum_columns(by_column.T).T
+        """The columns' parts, added within players."""
+        slope = self.linear if self.quadratic is None else self.linear + (x + draws) @ self.quadratic
+        gap = x - draws
+        by_column = (gap[:, None] if self.linear.ndim == 2 else gap) * slope
+        return np.moveaxis(players.sum_columns(np.moveaxis(by_column, -1, 0)), 0, 1)
+
+    def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
+        """Of a linear function, the values for the mean draw."""
+        if self.quadratic is None:
+            return players.sum_columns((self.linear * (x - draws.mean(axis=0))).T)
+        return np.asarray(self.draw_values(x, draws, players).mean(axis=0))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeAlias, TypeVar, final
+from typing import Any, NamedTuple, TypeAlias, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,13 +24,12 @@ from scipy import special
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.data.players import Players
+from controlshap.functions.base import KnownFunction
 
 #: Bytes of scratch space; every array that grows with leaves times draws is cut to about this.
 CHUNK_BYTES = 2**25
 #: A block of leaves that stays in the processor's cache is worked through several times faster.
 _CACHE_BYTES = 2**20
-#: Bits of all draws are kept for further rows while they need less than this many chunks.
-_KEPT_CHUNKS = 8
 
 _Words: TypeAlias = npt.NDArray[np.uint64]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -38,7 +37,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 @final
 @dataclass(frozen=True)
-class LeafBoxes:
+class TreeFunction(KnownFunction):
     """A tree ensemble as leaves: `offset` plus the values of all leaves whose box the row lies in.
 
     Attributes
@@ -55,6 +54,8 @@ class LeafBoxes:
         How many columns the model has.
     float32 : bool
         Whether the library rounds inputs to single precision before it compares.
+    text : str or None
+        The model in lightgbm's own words, where that library fitted it: it predicts faster.
     """
 
     values: FloatArray
@@ -66,6 +67,10 @@ class LeafBoxes:
     offset: FloatArray
     n_columns: int
     float32: bool
+    text: str | None = None
+
+    name = "tree form"
+    tolerance = 1e-5  # some libraries predict in single precision
 
     @property
     def n_leaves(self) -> int:
@@ -82,38 +87,39 @@ class LeafBoxes:
         order = np.argsort(self.columns, kind="stable")
         return tuple(np.split(order, np.searchsorted(self.columns[order], np.arange(1, self.n_columns))))
 
-    def predict(self, rows: FloatArray, *, chunk_bytes: int = CHUNK_BYTES) -> FloatArray:
-        """Predictions `(n, outputs)`, without the link."""
-        rows = self._compared(rows, "rows")
+    @cached_property
+    def _booster(self) -> Any:
+        import lightgbm
+
+        return lightgbm.Booster(model_str=self.text)
+
+    def predict(self, rows: FloatArray) -> FloatArray:
+        """Values `(n,)` or `(n, outputs)`, without a link."""
+        if self.text is not None:
+            by_library: FloatArray = self._booster.predict(rows, num_threads=1)
+            return by_library
+        rows = self.round_inputs(rows, "rows")
         predictions = np.tile(self.offset, (len(rows), 1)).astype(float)
         leaf = self.leaf_of_side
         first = run_starts(leaf)
         everywhere = np.setdiff1d(np.arange(self.n_leaves), leaf)  # trees that are one leaf
         predictions += self.values[everywhere].sum(axis=0)
-        for start, stop in self._blocks(len(rows), chunk_bytes):
-            inside = reduce_runs(np.bitwise_and, self._bits(rows[start:stop]), first)
+        for start, stop in self.row_blocks(len(rows)):
+            inside = reduce_runs(np.bitwise_and, self.pack_passed(rows[start:stop]), first)
             which, row = np.nonzero(_unpack(inside, stop - start))
             for output, values in enumerate(self.values[leaf[first]].T):
                 predictions[start:stop, output] += np.bincount(row, values[which], minlength=stop - start)
-        return predictions
+        return _drop_single(predictions)
 
-    def against(self, draws: FloatArray, players: Players, *, chunk_bytes: int = CHUNK_BYTES) -> BoxGames:
-        """The games of these draws, prepared for several rows x; the bits of the draws are kept where they fit."""
-        return BoxGames(self, draws, players, chunk_bytes, keep=True)
+    def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
+        """Shapley values `(draws, players, ...)` from the leaves."""
+        return _drop_single(BoxGames(self, draws, players).draw_values(x))
 
-    def draw_values(
-        self, x: FloatArray, draws: FloatArray, players: Players, *, chunk_bytes: int = CHUNK_BYTES
-    ) -> FloatArray:
-        """Shapley values `(n_draws, players, outputs)` of each draw's game."""
-        return BoxGames(self, draws, players, chunk_bytes, keep=False).draw_values(x)
+    def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
+        """Shapley values `(players, ...)` from counts of draws, which is faster than their mean."""
+        return _drop_single(BoxGames(self, draws, players).mean_values(x))
 
-    def mean_values(
-        self, x: FloatArray, draws: FloatArray, players: Players, *, chunk_bytes: int = CHUNK_BYTES
-    ) -> FloatArray:
-        """Shapley values `(players, outputs)` of the mean of all draws' games."""
-        return BoxGames(self, draws, players, chunk_bytes, keep=False).mean_values(x)
-
-    def _compared(self, rows: FloatArray, name: str) -> FloatArray:
+    def round_inputs(self, rows: FloatArray, name: str) -> FloatArray:
         """Rows `(n, columns)` as the library compares them."""
         if rows.ndim != 2 or rows.shape[1] != self.n_columns:
             raise InvalidArgumentError(
@@ -126,14 +132,14 @@ class LeafBoxes:
         largest = np.finfo(float).max  # -inf would not be above an open lower side
         return np.clip(rows, -largest, largest)
 
-    def _blocks(self, n_rows: int, chunk_bytes: int) -> Iterator[tuple[int, int]]:
-        """Ranges of rows whose bits fit."""
-        n_words = int(np.clip(chunk_bytes // (8 * max(len(self.columns), 1)), 1, 16))
+    def row_blocks(self, n_rows: int) -> Iterator[tuple[int, int]]:
+        """Ranges of rows whose bits fit into the scratch space."""
+        n_words = int(np.clip(CHUNK_BYTES // (8 * max(len(self.columns), 1)), 1, 16))
         for start in range(0, n_rows, 64 * n_words):
             yield start, min(start + 64 * n_words, n_rows)
 
-    def _bits(self, rows: FloatArray) -> _Words:
-        """Which of the (compared) rows pass each side, `(words, sides)`.
+    def pack_passed(self, rows: FloatArray) -> _Words:
+        """Which of the rows (as the library compares them) pass each side, as bits `(words, sides)`.
 
         The rows at most some bound are a first part of the column's sorted rows, so two tables of such parts serve
         all sides: no side is compared with a row.
@@ -196,15 +202,13 @@ class BoxGames:
     A factor is a player on the path of a leaf: the AND of all sides that are the player's columns.
     """
 
-    def __init__(self, boxes: LeafBoxes, draws: FloatArray, players: Players, chunk_bytes: int, *, keep: bool) -> None:
+    def __init__(self, boxes: TreeFunction, draws: FloatArray, players: Players) -> None:
         if players.n_columns != boxes.n_columns:
             raise InvalidArgumentError(
                 f"`players` must divide the {boxes.n_columns} columns of the trees; they have {players.n_columns}."
             )
-        if chunk_bytes < 1:
-            raise InvalidArgumentError(f"`chunk_bytes` must be positive; got {chunk_bytes}.")
-        self.boxes, self.players, self.chunk_bytes = boxes, players, chunk_bytes
-        self.draws = boxes._compared(draws, "draws")
+        self.boxes, self.players = boxes, players
+        self.draws = boxes.round_inputs(draws, "draws")
         if not len(draws):
             raise InvalidArgumentError("`draws` must have at least one row.")
         leaf, player = boxes.leaf_of_side, players.owner[boxes.columns]
@@ -219,15 +223,13 @@ class BoxGames:
             ways = special.binom(a + b, a)
             self._gain = np.where(a > 0, 1 / (a * ways), 0.0)  # (a-1)! b! / (a+b)!
             self._loss = np.where(b > 0, 1 / (b * ways), 0.0)  # a! (b-1)! / (a+b)!
-        keep = keep and len(self._leaf) * len(draws) // 8 <= _KEPT_CHUNKS * chunk_bytes
-        self._kept = list(self._make_blocks()) if keep else None
 
     def mean_values(self, x: FloatArray) -> FloatArray:
         """Shapley values `(players, outputs)` of the mean game."""
         row = self._at_row(x)
         gains, losses = np.zeros(len(row.satisfied)), np.zeros(self.boxes.n_leaves)
         for block in self._blocks():
-            for batch in self._batches(row, block, min(_CACHE_BYTES, self.chunk_bytes), pair_bytes=0):
+            for batch in self._batches(row, block, min(_CACHE_BYTES, CHUNK_BYTES), pair_bytes=0):
                 n_failed = row.n_failed[batch.leaves]
                 top = len(batch.levels)
                 losses[batch.leaves] += np.einsum("an,an->n", _count(batch.levels), self._loss[:top, n_failed])
@@ -249,7 +251,7 @@ class BoxGames:
         for block in self._blocks():
             n_draws = block.stop - block.start
             here = values[block.start * n_players : block.stop * n_players]
-            for batch in self._batches(row, block, self.chunk_bytes, pair_bytes=128):  # a dozen arrays of numbers
+            for batch in self._batches(row, block, CHUNK_BYTES, pair_bytes=128):  # a dozen arrays of numbers
                 level, which, draw = np.nonzero(_unpack(batch.levels, n_draws))
                 leaf = batch.leaves[which]
                 n_failed = row.n_failed[leaf]
@@ -271,7 +273,7 @@ class BoxGames:
 
     def _at_row(self, x: FloatArray) -> _AtRow:
         boxes = self.boxes
-        at = boxes._compared(np.reshape(x, (1, -1)), "x")[0][boxes.columns]
+        at = boxes.round_inputs(np.reshape(x, (1, -1)), "x")[0][boxes.columns]
         passed = (at > boxes.lowers) & (at <= boxes.uppers) | (np.isnan(at) & boxes.nan_accepted)
         if self.players.is_grouped:
             passed = reduce_runs(np.logical_and, passed[self._order], self._first)
@@ -280,11 +282,8 @@ class BoxGames:
         return _AtRow(satisfied, np.flatnonzero(~passed), n_satisfied, self._n_factors - n_satisfied)
 
     def _blocks(self) -> Iterator[_Block]:
-        return self._make_blocks() if self._kept is None else iter(self._kept)
-
-    def _make_blocks(self) -> Iterator[_Block]:
-        for start, stop in self.boxes._blocks(len(self.draws), self.chunk_bytes):
-            bits = self.boxes._bits(self.draws[start:stop])
+        for start, stop in self.boxes.row_blocks(len(self.draws)):
+            bits = self.boxes.pack_passed(self.draws[start:stop])
             if self.players.is_grouped:
                 bits = reduce_runs(np.bitwise_and, bits[:, self._order], self._first)
             yield _Block(start, stop, bits)
@@ -348,16 +347,10 @@ def _unpack(words: _Words, n_rows: int) -> BoolArray:
 
 def _count(words: _Words) -> IntArray:
     """Bits set in `(levels, words, n)`, as `(levels, n)`."""
-    by_word = np.bitwise_count(words) if hasattr(np, "bitwise_count") else _count_by_halving(words)
-    counts: IntArray = by_word.sum(axis=1, dtype=np.int64)
+    counts: IntArray = np.bitwise_count(words).sum(axis=1, dtype=np.int64)
     return counts
 
 
-def _count_by_halving(words: _Words) -> _Words:
-    """Bits set in each word, for numpy 1: add neighbouring bits, then pairs, then fours, then the bytes."""
-    pairs, fours, eights = (np.uint64(m) for m in (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F))
-    one, two, four = (np.uint64(s) for s in (1, 2, 4))
-    words = words - ((words >> one) & pairs)
-    words = (words & fours) + ((words >> two) & fours)
-    words = (words + (words >> four)) & eights
-    return (words * np.uint64(0x0101010101010101)) >> np.uint64(56)
+def _drop_single(values: FloatArray) -> FloatArray:
+    """Values without the last axis, where there is one output."""
+    return values[..., 0] if values.shape[-1] == 1 else values

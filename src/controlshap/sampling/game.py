@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.controls.base import FittedSurrogate
+from controlshap.controls.base import PreparedControl
 from controlshap.functions.base import KnownFunction
 from controlshap.models.model import Model
 from controlshap.sampling.recording import Tape
@@ -151,7 +151,7 @@ class Game(RowGame):
     """
 
     model: Model
-    surrogates: tuple[FittedSurrogate, ...]
+    surrogates: tuple[PreparedControl, ...]
     label: str
     n_evaluations: int = 0
     trace: list[FloatArray] | None = None
@@ -170,7 +170,7 @@ class Game(RowGame):
             values[..., 0] = self.tape.answer(flat, ask)
             self.n_evaluations += len(flat)
             for number, surrogate in enumerate(self.surrogates, start=1):
-                values[..., number] = surrogate(flat)
+                values[..., number] = surrogate.predict(flat)
         return values.reshape(*rows.shape[:-1], self.n_outputs, self.n_functions)
 
     def _keep(self, values: FloatArray) -> None:
@@ -182,7 +182,7 @@ class Game(RowGame):
         values = np.empty((len(rows), self.n_outputs, len(self.surrogates)))
         for number, surrogate in enumerate(self.surrogates):
             for part in self.slices(len(rows), rows.shape[-1]):
-                values[part, :, number] = surrogate(rows[part])
+                values[part, :, number] = surrogate.predict(rows[part])
         return values
 
 

@@ -16,8 +16,7 @@ from controlshap.data.columns import LARGEST_WHOLE, is_missing
 from controlshap.functions.base import Sum
 from controlshap.functions.network import Network
 from controlshap.functions.polynomial import Quadratic
-from controlshap.functions.tree_function import TreeFunction
-from controlshap.functions.trees import LeafBoxes
+from controlshap.functions.trees import TreeFunction
 from controlshap.models.derivatives import FiniteDifferences
 from controlshap.results.explanation import Explanation
 from controlshap.results.history import History
@@ -25,9 +24,7 @@ from controlshap.strategies import CONTROLS, ESTIMATORS, VALUE_FUNCTIONS, VARIAN
 
 _STRATEGIES = {
     cls.__name__: cls for table in (VALUE_FUNCTIONS, ESTIMATORS, CONTROLS, VARIANCES) for cls in table.values()
-} | {
-    cls.__name__: cls for cls in (FiniteDifferences, SharedSurrogate, Network, Quadratic, TreeFunction, LeafBoxes, Sum)
-}
+} | {cls.__name__: cls for cls in (FiniteDifferences, SharedSurrogate, Network, Quadratic, TreeFunction, Sum)}
 
 
 _ARRAYS = (

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import warnings
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 
 from controlshap._errors import MissingExtraError
 from controlshap._types import FloatArray
 from controlshap.controls.fits.rows import FoldedRows
-from controlshap.functions.tree_function import TreeFunction
+from controlshap.functions.tree_readers.lightgbm import read_text
 from controlshap.functions.tree_readers.nodes import Nodes
 from controlshap.functions.tree_readers.sklearn import read_histogram_boosting
+from controlshap.functions.trees import TreeFunction
 
 #: Fewest rows in a leaf.
 LEAF_ROWS = 5
@@ -25,7 +25,7 @@ def boosting_available() -> bool:
 
 
 def fit_boosting(data: FoldedRows, fold: int | None, n_trees: int, n_leaves: int, learning_rate: float) -> TreeFunction:
-    """An ensemble fitted to the rows outside a fold."""
+    """Fit an ensemble to the rows outside a fold."""
     keep = data.others(fold)
     rows, outputs = data.rows[keep], data.outputs[keep]
     if find_spec("lightgbm") is not None:
@@ -50,36 +50,10 @@ def _lightgbm(rows: FloatArray, outputs: FloatArray, n_trees: int, n_leaves: int
         warnings.simplefilter("ignore")
         booster = lightgbm.train(settings, lightgbm.Dataset(rows, outputs), n_trees)
     text = booster.model_to_string()
-    nodes = Nodes.concatenate([_read_tree(part) for part in text.split("\nTree=")[1:]])
-    return TreeFunction(nodes.boxes(rows.shape[1], np.zeros(1), float32=False), text)
-
-
-def _read_tree(text: str) -> Nodes:
-    """One tree of lightgbm's model text; children below 0 are leaves."""
-    fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-
-    def numbers(name: str, kind: Any) -> Any:
-        return np.array(fields[name].split(), dtype=kind)
-
-    leaves = numbers("leaf_value", float)
-    n_inner = len(leaves) - 1
-    blank = np.full(len(leaves), -1)
-    if n_inner == 0:
-        nothing = np.zeros(1)
-        return Nodes(blank, blank, blank, nothing, nothing > 0, leaves[:, None], np.zeros(1, dtype=np.int64))
-    children = [numbers(name, np.int64) for name in ("left_child", "right_child")]
-    left, right = (np.append(np.where(c >= 0, c, n_inner + ~c), blank) for c in children)
-    thresholds = np.append(numbers("threshold", float), np.zeros(len(leaves)))
-    # Training rows hold no NaN; where one was never seen it is read as 0.
-    return Nodes(
-        left,
-        right,
-        np.append(numbers("split_feature", np.int64), blank),
-        thresholds,
-        thresholds >= 0,
-        np.append(np.zeros(n_inner), leaves)[:, None],
-        np.zeros(1, dtype=np.int64),
-    )
+    _, trees = read_text(text)
+    if trees is None:
+        raise TypeError("the trees of this version of lightgbm could not be read")
+    return Nodes.concatenate(trees).to_function(rows.shape[1], np.zeros(1), float32=False, text=text)
 
 
 def _sklearn(rows: FloatArray, outputs: FloatArray, n_trees: int, n_leaves: int, rate: float) -> TreeFunction:
@@ -92,5 +66,4 @@ def _sklearn(rows: FloatArray, outputs: FloatArray, n_trees: int, n_leaves: int,
     reading = read_histogram_boosting(model.fit(rows, outputs), margin=False)
     if reading is None or reading.offset is None:
         raise TypeError("the trees of this version of scikit-learn could not be read")
-    nodes = Nodes.concatenate(reading.trees)
-    return TreeFunction(nodes.boxes(rows.shape[1], reading.offset, float32=reading.float32), None)
+    return Nodes.concatenate(reading.trees).to_function(rows.shape[1], reading.offset, float32=reading.float32)

@@ -22,7 +22,7 @@ import numpy as np
 import scipy.linalg
 
 from controlshap._types import FloatArray, IntArray
-from controlshap.functions.products import unit_nodes
+from controlshap.functions.logistic import unit_nodes
 
 #: Values of rho that are tried, and relative sizes of the noise.
 RHOS = (0.03, 0.1, 0.25, 0.5)
@@ -30,14 +30,14 @@ NOISES = (1e-9, 1e-4)
 #: Prior variance of the additive part, relative to the rest: in effect free.
 FREE = 1e3
 #: Pairs that rho and the noise are chosen with.
-FEW = 120
+TUNING_PAIRS = 120
 #: Pairs whose values are predicted at once.
-AT_ONCE = 256
+BATCH_PAIRS = 256
 
 
 @dataclass(frozen=True)
-class OddGame:
-    """A fitted game of pairs.
+class FittedProcess:
+    """A process fitted to the odd part of a game.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class OddGame:
 
     def predict(self, signs: FloatArray) -> FloatArray:
         """Half the difference between coalitions and their complements, `(m,)`."""
-        parts = [signs[start : start + AT_ONCE] for start in range(0, len(signs), AT_ONCE)]
+        parts = [signs[start : start + BATCH_PAIRS] for start in range(0, len(signs), BATCH_PAIRS)]
         return np.concatenate([_gram(part, self.signs, self.rho) @ self.coefficients for part in parts])
 
     def values(self) -> FloatArray:
@@ -70,12 +70,12 @@ class OddGame:
         return np.asarray(self.coefficients @ (sections + additive))
 
 
-def fit_odd_game(signs: FloatArray, targets: FloatArray) -> OddGame:
-    """A process fitted to distinct pairs `(n, players)` and targets `(n,)`.
+def fit_process(signs: FloatArray, targets: FloatArray) -> FittedProcess:
+    """Fit a process to distinct pairs `(n, players)` and targets `(n,)`.
 
     Rho and the noise are those of the smallest leave-one-out error among the first pairs.
     """
-    few = slice(0, FEW)
+    few = slice(0, TUNING_PAIRS)
     rho, noise, least = RHOS[0], NOISES[-1], np.inf
     for candidate in RHOS:
         gram = _gram(signs[few], signs[few], candidate)
@@ -87,9 +87,9 @@ def fit_odd_game(signs: FloatArray, targets: FloatArray) -> OddGame:
                 rho, noise, least = candidate, share, error
     gram = _noisy(_gram(signs, signs, rho), rho, noise, signs.shape[1])
     with warnings.catch_warnings():
-        # weights along directions that the targets do not have may come out as they like: any function will do
+        # coefficients along directions that the targets do not have are arbitrary: any function will do
         warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)
-        return OddGame(signs, scipy.linalg.solve(gram, targets, assume_a="pos"), rho)
+        return FittedProcess(signs, scipy.linalg.solve(gram, targets, assume_a="pos"), rho)
 
 
 def _noisy(gram: FloatArray, rho: float, share: float, n_players: int) -> FloatArray:

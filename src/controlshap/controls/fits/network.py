@@ -25,6 +25,21 @@ MOST_STEPS, MOST_TRIALS = 100, 6
 ENOUGH = 1e-4
 
 
+def in_own_units(
+    data: FoldedRows, units: tuple[float, float], hidden: tuple[FloatArray, FloatArray, FloatArray], linear: FloatArray
+) -> Network:
+    """The network of standardised columns and outputs, in their own units.
+
+    `units` are mean and spread of the outputs, `hidden` the weights, intercepts and scales; `linear` has its constant
+    last.
+    """
+    (center, spread), (weights, intercepts, scales) = units, hidden
+    own = weights / data.scale
+    slope = spread * linear[:-1] / data.scale
+    constant = float(center + spread * linear[-1] - slope @ data.center)
+    return Network(constant, slope, own, intercepts - own @ data.center, spread * scales)
+
+
 @dataclass
 class _Parameters:
     """Weights `(units, columns + 1)`, scales `(units,)`, linear part `(columns + 1,)`; constants last."""
@@ -42,7 +57,7 @@ class _Parameters:
 
 
 def fit_network(data: FoldedRows, fold: int | None, n_hidden: int, seed: int = 0) -> Network:
-    """A network fitted to the rows outside a fold."""
+    """Fit a network to the rows outside a fold."""
     keep = data.others(fold)
     design = np.concatenate([data.standardised[keep], np.ones((len(keep), 1))], axis=1)
     outputs = data.outputs[keep]
@@ -51,16 +66,9 @@ def fit_network(data: FoldedRows, fold: int | None, n_hidden: int, seed: int = 0
         zero = np.zeros(design.shape[1] - 1)
         return Network(center, zero, zero[None], np.zeros(1), np.zeros(1))
     start = _start(data, fold, n_hidden, (center, spread), np.random.default_rng(seed))
-    found = _minimise(design, (outputs - center) / spread, start)
-    weights = found.weights[:, :-1] / data.scale
-    linear = spread * found.linear[:-1] / data.scale
-    return Network(
-        float(center + spread * found.linear[-1] - linear @ data.center),
-        linear,
-        weights,
-        found.weights[:, -1] - weights @ data.center,
-        spread * found.scales,
-    )
+    best = _minimise(design, (outputs - center) / spread, start)
+    hidden = best.weights[:, :-1], best.weights[:, -1], best.scales
+    return in_own_units(data, (center, spread), hidden, best.linear)
 
 
 def _start(
@@ -101,9 +109,9 @@ def _minimise(design: FloatArray, target: FloatArray, start: _Parameters) -> _Pa
         for _ in range(MOST_TRIALS):
             damped = gram + np.diag(penalty + damping * diagonal + 1e-9 * diagonal.max())
             candidate = parameters + np.linalg.solve(damped, gradient)
-            found = evaluate(candidate)
-            if found[2] < error:
-                parameters, (hidden, residual, error) = candidate, found
+            trial = evaluate(candidate)
+            if trial[2] < error:
+                parameters, (hidden, residual, error) = candidate, trial
                 damping = max(0.3 * damping, 1e-9)
                 break
             damping *= 5.0

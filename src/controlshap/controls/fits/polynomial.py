@@ -13,7 +13,7 @@ PENALTY = 1e-6
 
 
 def fit_polynomial(data: FoldedRows, fold: int | None, degree: int, max_terms: int) -> Quadratic:
-    """A polynomial fitted to the rows outside a fold.
+    """Fit a polynomial to the rows outside a fold.
 
     Products are of those columns that matter most (by the linear fit), as many as `max_terms` allows.
     """

@@ -28,8 +28,8 @@ FIRST_ROWS = 600
 
 
 def fit_ridge(data: FoldedRows, fold: int | None, max_rows: int = 8000) -> Network:
-    """A logistic ridge function fitted to the rows outside a fold: to some of them first, which is most of the way."""
-    thin = data.thinned(min(max_rows, max(FEWEST_ROWS, MOST_ENTRIES // data.rows.shape[1])))
+    """Fit a logistic ridge function to the rows outside a fold: to some of them first, which is most of the way."""
+    thin = data.thin(min(max_rows, max(FEWEST_ROWS, MOST_ENTRIES // data.rows.shape[1])))
     keep = thin.others(fold)
     ridge = RidgeData.standardise(thin.rows[keep], thin.outputs[keep])
     everything = np.arange(len(keep))

@@ -1,7 +1,7 @@
 """Evaluated rows that functions are fitted to, divided into folds.
 
-A fold is left out when the function that controls it is fitted. Rows of no fold (-1: the background, whose f(b) is
-known and belongs to no unit) serve every fit.
+A fold is left out when the function that controls it is fitted. Rows of no fold (-1: the background, whose predictions
+belong to no unit) serve every fit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class FoldedRows:
     output : int
         Which of the model's outputs.
     memo : dict
-        What does not depend on the fold left out, or is used by two fits.
+        Results that do not depend on the fold left out, or that two fits use.
     """
 
     rows: FloatArray
@@ -44,12 +44,12 @@ class FoldedRows:
         return np.arange(len(self.fold)) if fold is None else np.flatnonzero(self.fold != fold)
 
     def remember(self, key: Any, make: Callable[[], _Made]) -> _Made:
-        """`make()`, once."""
+        """Call `make` once, and return its result from then on."""
         if key not in self.memo:
             self.memo[key] = make()
         return cast("_Made", self.memo[key])
 
-    def thinned(self, most: int) -> FoldedRows:
+    def thin(self, most: int) -> FoldedRows:
         """About `most` of the rows, evenly spread, the same ones every time."""
         if len(self.rows) <= most:
             return self
@@ -58,15 +58,15 @@ class FoldedRows:
             chosen = np.unique(np.linspace(0, len(self.rows) - 1, most).astype(np.int64))
             return FoldedRows(self.rows[chosen], self.outputs[chosen], self.fold[chosen], self.output)
 
-        return self.remember(("thinned", most), make)
+        return self.remember(("thin", most), make)
 
-    def less(self, key: Any, predict: Callable[[FloatArray], FloatArray]) -> FoldedRows:
-        """The same rows with what a function says subtracted."""
+    def subtract(self, key: Any, predict: Callable[[FloatArray], FloatArray]) -> FoldedRows:
+        """The same rows with the predictions of a function subtracted from their outputs."""
 
         def make() -> FoldedRows:
             return FoldedRows(self.rows, self.outputs - predict(self.rows), self.fold, self.output)
 
-        return self.remember(("less", key), make)
+        return self.remember(("subtract", key), make)
 
     @cached_property
     def center(self) -> FloatArray:

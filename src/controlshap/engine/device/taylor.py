@@ -18,7 +18,7 @@ from controlshap.engine.device.adjusting import Known
 
 
 @dataclass(frozen=True)
-class Polynomial:
+class TaylorPolynomials:
     """Taylor polynomials at the explained rows.
 
     Attributes
@@ -76,7 +76,7 @@ def derivatives(module: Any, rows: Any, n_outputs: int, *, second: bool) -> tupl
     return gradient, None if hessian is None else 0.5 * (hessian + hessian.transpose(-1, -2))
 
 
-def known_correlated(matrices: DMatrices, polynomial: Polynomial, gaps: Any, scale: Any) -> Known:
+def known_correlated(matrices: DMatrices, polynomial: TaylorPolynomials, gaps: Any, scale: Any) -> Known:
     """Theorem 2, for gaps x - mean `(r, c)`; simulated D matrices bring their error along."""
     tensor = torch.as_tensor(matrices.matrices, dtype=torch.float64, device=gaps.device)
     n, p, c, _ = tensor.shape
@@ -94,7 +94,7 @@ def known_correlated(matrices: DMatrices, polynomial: Polynomial, gaps: Any, sca
     return Known(full, rows, _size(polynomial.at_x, base))
 
 
-def known_independent(polynomial: Polynomial, x: Any, background: Any, players: Players) -> Known:
+def known_independent(polynomial: TaylorPolynomials, x: Any, background: Any, players: Players) -> Known:
     """Theorem 1, with the covariance (divisor n) of the background rows; columns of a group add up."""
     gaps = x - background.mean(dim=0)
     centred = background - background.mean(dim=0)

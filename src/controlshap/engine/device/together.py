@@ -13,7 +13,7 @@ from controlshap.engine.device.adjusting import Known
 from controlshap.engine.device.analysis import analyse, background_variances
 from controlshap.engine.device.evaluation import MOST_ROWS, Evaluator, in_chunks, refuse_not_finite
 from controlshap.engine.device.rows import Conditioner
-from controlshap.engine.device.taylor import Polynomial, derivatives, known_correlated, known_independent
+from controlshap.engine.device.taylor import TaylorPolynomials, derivatives, known_correlated, known_independent
 from controlshap.engine.device.walks import Ground, Group, walk_terms
 from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.marginal import MarginalImputer
@@ -92,7 +92,7 @@ def explain_group(
     return [found[start] for start in sorted(found)], chunk
 
 
-def _polynomial(ground: Ground, x: Any, at_x: Any) -> Polynomial:
+def _polynomial(ground: Ground, x: Any, at_x: Any) -> TaylorPolynomials:
     """The Taylor polynomials of some rows."""
     evaluator = ground.evaluator
     found: dict[int, tuple[Any, Any]] = {}
@@ -105,20 +105,20 @@ def _polynomial(ground: Ground, x: Any, at_x: Any) -> Polynomial:
 
     in_chunks(len(x), MOST_ROWS["cpu"], work, "row with its derivatives")
     firsts = torch.cat([found[start][0] for start in sorted(found)])
-    return Polynomial(at_x, firsts, torch.cat([found[start][1] for start in sorted(found)]) if second else None)
+    return TaylorPolynomials(at_x, firsts, torch.cat([found[start][1] for start in sorted(found)]) if second else None)
 
 
 def _known(
     ground: Ground,
     imputer: MarginalImputer | GaussianImputer,
     matrices: DMatrices | None,
-    polynomial: Polynomial,
+    polynomial: TaylorPolynomials,
     x: Any,
     some: slice,
 ) -> Known:
     """What is known of the Taylor polynomials of some rows."""
     hessian = None if polynomial.hessian is None else polynomial.hessian[some]
-    part = Polynomial(polynomial.at_x[some], polynomial.gradient[some], hessian)
+    part = TaylorPolynomials(polynomial.at_x[some], polynomial.gradient[some], hessian)
     if matrices is None or ground.conditioner is None:
         return known_independent(part, x[some], ground.draws, imputer.players)
     center = torch.as_tensor(imputer.center, dtype=torch.float64, device=x.device)

@@ -18,7 +18,7 @@ from controlshap.engine.device.counters import (
 )
 from controlshap.engine.device.evaluation import Evaluator
 from controlshap.engine.device.rows import Conditioner, mixed_rows, prefix_masks
-from controlshap.engine.device.taylor import Polynomial
+from controlshap.engine.device.taylor import TaylorPolynomials
 from controlshap.engine.device.visits import Visits
 
 
@@ -75,7 +75,7 @@ class Group:
     Attributes
     ----------
     x, at_x : tensors of shape (r, c) and (r, o), doubles
-    polynomial : Polynomial or None
+    polynomial : TaylorPolynomials or None
         The control.
     keys : dict
         A key for each row and purpose, `(r,)`.
@@ -87,14 +87,14 @@ class Group:
 
     x: Any
     at_x: Any
-    polynomial: Polynomial | None
+    polynomial: TaylorPolynomials | None
     keys: dict[Purpose, Any]
     orders: Any
     terms: Any
     control_terms: Any
 
     @classmethod
-    def of(cls, ground: Ground, x: Any, at_x: Any, polynomial: Polynomial | None, first_row: int) -> Group:
+    def of(cls, ground: Ground, x: Any, at_x: Any, polynomial: TaylorPolynomials | None, first_row: int) -> Group:
         """Random orders and room for the terms of rows that are numbered from `first_row` on."""
         device = x.device
         numbers = torch.arange(first_row, first_row + len(x), device=device)

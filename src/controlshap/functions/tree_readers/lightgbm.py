@@ -1,4 +1,4 @@
-"""Fitted boosters of lightgbm."""
+"""Fitted boosters of lightgbm, from the text that the library itself saves."""
 
 from __future__ import annotations
 
@@ -8,68 +8,78 @@ from typing import Any
 
 import numpy as np
 
+from controlshap._types import AnyArray
 from controlshap.functions.tree_readers.nodes import Nodes, Reading
 
 #: Objectives whose prediction is the sum of the leaves itself ("regression sqrt" squares it).
 _IDENTITY = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
 #: Objectives with a logistic or softmax link.
 _LOGISTIC = ("binary", "multiclass", "multiclassova", "cross_entropy")
+#: Bits of a decision: a category; NaN goes left. Above them stands what counts as missing: nothing, 0 or NaN.
+_CATEGORY, _DEFAULT_LEFT, _MISSING = 1, 2, 4
+_ZERO_MISSING, _NAN_MISSING = 1, 2
 
 
 def read_lightgbm(model: Any, *, margin: bool) -> Reading | None:
     """`LGBM*` and `Booster`: the value of a regression, the margin of a classification."""
     booster = getattr(model, "booster_", model)
-    dump = booster.dump_model()
-    objective = str(dump.get("objective", ""))
+    header, trees = read_text(booster.model_to_string())
+    objective = header.get("objective", "")
     known = objective.split(" ")[0] in _LOGISTIC if margin else objective in _IDENTITY
-    if not known or dump.get("pandas_categorical"):
+    if not known or booster.pandas_categorical or trees is None:
         return None
-    per_stage = int(dump["num_tree_per_iteration"])
-    trees = []
-    for number, info in enumerate(dump["tree_info"]):
-        tree = _nodes(info["tree_structure"], per_stage, number % per_stage)
-        if tree is None:
-            return None
-        trees.append(tree)
-    if dump.get("average_output"):  # boosting_type="rf"
-        n_stages = max(len(trees) // per_stage, 1)
-        for tree in trees:
-            tree.values[:] /= n_stages
     predict = partial(booster.predict, raw_score=True) if margin else model.predict
-    n_columns = int(dump["max_feature_idx"]) + 1
+    n_columns, n_outputs = int(header["max_feature_idx"]) + 1, int(header["num_tree_per_iteration"])
     # The mean that boosting starts from is inside the first tree.
-    return Reading(trees, predict, n_columns, float32=False, offset=np.zeros(per_stage))
+    return Reading(trees, predict, n_columns, float32=False, offset=np.zeros(n_outputs))
 
 
-def _nodes(root: Mapping[str, Any], n_outputs: int, output: int) -> Nodes | None:
+def read_text(text: str) -> tuple[Mapping[str, str], list[Nodes] | None]:
+    """Header and trees of a saved model; no trees where one has a split or a leaf that is not understood."""
+    head, *blocks = text.partition("\nend of trees")[0].split("\nTree=")
+    header = _read_fields(head)
+    n_outputs = int(header["num_tree_per_iteration"])
+    trees = []
+    for number, block in enumerate(blocks):
+        tree = _read_tree(_read_fields(block), n_outputs, number % n_outputs)
+        if tree is None:
+            return header, None
+        trees.append(tree)
+    if "average_output" in head.splitlines():  # boosting_type="rf"
+        for tree in trees:
+            tree.values[:] /= max(len(trees) // n_outputs, 1)
+    return header, trees
+
+
+def _read_fields(text: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+
+
+def _read_tree(fields: Mapping[str, str], n_outputs: int, output: int) -> Nodes | None:
     """One tree, or None with a split that is not an interval or a leaf that is not a constant."""
-    found: list[Mapping[str, Any]] = [root]
-    children: list[tuple[int, int]] = []
-    for node in found:  # grows on the way
-        if "split_feature" in node:
-            if node["decision_type"] != "<=" or node["missing_type"] not in ("None", "NaN"):
-                return None  # a category, or zeros that count as missing
-            children.append((len(found), len(found) + 1))
-            found += [node["left_child"], node["right_child"]]
-        elif "leaf_coeff" in node:
-            return None
-        else:
-            children.append((-1, -1))
-    thresholds = np.array([node.get("threshold", 0.0) for node in found], dtype=float)
-    # Where no NaN was seen in training ("None"), it is read as 0.
-    nan_left = [
-        node.get("default_left", False) if node.get("missing_type") == "NaN" else threshold >= 0
-        for node, threshold in zip(found, thresholds, strict=True)
-    ]
-    values = np.zeros((len(found), n_outputs))
-    values[:, output] = [node.get("leaf_value", 0.0) for node in found]
-    left, right = np.array(children, dtype=np.int64).T
-    return Nodes(
-        left=left,
-        right=right,
-        columns=np.array([node.get("split_feature", 0) for node in found], dtype=np.int64),
-        thresholds=thresholds,
-        nan_left=np.array(nan_left, dtype=bool),
-        values=values,
-        roots=np.zeros(1, dtype=np.int64),
-    )
+
+    def numbers(name: str, kind: type) -> AnyArray:
+        return np.array(fields[name].split(), dtype=kind)
+
+    leaves = numbers("leaf_value", float)
+    n_inner, n_leaves = len(leaves) - 1, len(leaves)
+    # a tree that is one leaf need not name its splits
+    decisions = numbers("decision_type", np.int64) if n_inner else np.zeros(0, dtype=np.int64)
+    missing = decisions // _MISSING
+    if (decisions & _CATEGORY).any() or (missing == _ZERO_MISSING).any() or fields.get("is_linear", "0") != "0":
+        return None
+    values = np.zeros((n_inner + n_leaves, n_outputs))
+    values[n_inner:, output] = leaves
+    no_child = np.full(n_leaves, -1)
+    if n_inner == 0:
+        left = right = columns = no_child
+        thresholds = np.zeros(1)
+    else:
+        children = (numbers(name, np.int64) for name in ("left_child", "right_child"))
+        left, right = (np.append(np.where(c >= 0, c, n_inner + ~c), no_child) for c in children)  # ~c is a leaf
+        columns = np.append(numbers("split_feature", np.int64), no_child)
+        thresholds = np.append(numbers("threshold", float), np.zeros(n_leaves))
+    # Where no NaN was seen in training, it is read as 0.
+    nan_left = thresholds >= 0
+    nan_left[:n_inner] = np.where(missing == _NAN_MISSING, decisions & _DEFAULT_LEFT > 0, nan_left[:n_inner])
+    return Nodes(left, right, columns, thresholds, nan_left, values, roots=np.zeros(1, dtype=np.int64))

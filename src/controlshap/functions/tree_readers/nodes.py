@@ -1,4 +1,4 @@
-"""What the readers of fitted models share: nodes of trees, made into boxes, and what a reader reports."""
+"""Nodes of trees, made into functions, and what the reader of a library returns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
-from controlshap.functions.trees import LeafBoxes, reduce_runs, run_starts
+from controlshap.functions.trees import TreeFunction, reduce_runs, run_starts
 
 
 @final
@@ -41,7 +41,7 @@ class Nodes:
 
     @staticmethod
     def concatenate(trees: Sequence[Nodes]) -> Nodes:
-        """All trees in one."""
+        """Join the nodes of several trees."""
         sizes = [len(tree.left) for tree in trees]
         shifts = np.repeat(np.cumsum(sizes) - sizes, sizes)
         left, right = (np.concatenate(part) for part in ([t.left for t in trees], [t.right for t in trees]))
@@ -56,17 +56,19 @@ class Nodes:
             np.concatenate([t.roots + s for t, s in zip(trees, np.cumsum(sizes) - sizes, strict=True)]),
         )
 
-    def boxes(self, n_columns: int, offset: FloatArray, *, float32: bool) -> LeafBoxes:
+    def to_function(
+        self, n_columns: int, offset: FloatArray, *, float32: bool, text: str | None = None
+    ) -> TreeFunction:
         """Intersect the splits on the way to each leaf."""
         parents = np.full(len(self.left), -1, dtype=np.int64)
-        reached, found = self.roots, []
+        reached, by_level = self.roots, []
         while len(reached):  # one level of all trees at a time; nodes that a library has pruned are not met
             is_leaf = self.left[reached] < 0
-            found.append(reached[is_leaf])
+            by_level.append(reached[is_leaf])
             inner = reached[~is_leaf]
             parents[self.left[inner]] = parents[self.right[inner]] = inner
             reached = np.concatenate([self.left[inner], self.right[inner]])
-        leaves = np.concatenate(found)
+        leaves = np.concatenate(by_level)
         leaves = leaves[(self.values[leaves] != 0).any(axis=1)]  # a leaf of value 0 adds nothing, and they are many
         climbing, here, above = np.arange(len(leaves)), leaves, parents[leaves]
         steps: list[tuple[AnyArray, ...]] = []
@@ -82,7 +84,7 @@ class Nodes:
         order = np.lexsort((column, leaf))
         leaf, column = leaf[order], column[order]
         first = run_starts(leaf * n_columns + column)
-        return LeafBoxes(
+        return TreeFunction(
             values=self.values[leaves],
             starts=np.searchsorted(leaf[first], np.arange(len(leaves) + 1)),
             columns=column[first],
@@ -92,13 +94,14 @@ class Nodes:
             offset=offset,
             n_columns=n_columns,
             float32=float32,
+            text=text,
         )
 
 
 @final
 @dataclass(frozen=True)
 class Reading:
-    """What a fitted model says about itself; nothing is believed before `predict` has agreed with the boxes.
+    """The trees of a fitted model; they are trusted once they have reproduced `predict`.
 
     Attributes
     ----------
@@ -109,7 +112,7 @@ class Reading:
     float32 : bool
         Whether inputs are rounded to single precision.
     offset : ndarray of shape (outputs,), or None
-        What is added to the leaves; None when it is to be found from the predictions.
+        Added to the leaves; None where it is to be derived from the predictions.
     tolerance : float
         Largest relative error of a prediction in the library's own arithmetic.
     """

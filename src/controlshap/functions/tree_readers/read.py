@@ -1,7 +1,7 @@
-"""From a fitted tree ensemble of a known library to its boxes.
+"""From a fitted ensemble of a known library to a function with known values.
 
 Optional packages are never imported here: a model of theirs can only exist when the package is loaded already, so its
-type is looked up. Types must match exactly, since a subclass may predict anything. What a reader finds is believed
+type is looked up. Types must match exactly, since a subclass may predict anything. What a reader returns is trusted
 only after it has reproduced the model's predictions at, below and above its own thresholds.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -27,41 +27,28 @@ from controlshap.functions.tree_readers.sklearn import (
     read_tree,
 )
 from controlshap.functions.tree_readers.xgboost import read_xgboost
-from controlshap.functions.trees import LeafBoxes
-
-__all__ = ["probe_count", "tree_boxes", "tree_margin_boxes"]
+from controlshap.functions.trees import TreeFunction
 
 _Reader: TypeAlias = "Callable[[Any], Reading | None]"
 
-#: Module and name of each type, and how what the library explains of it (values, probabilities) is read.
-_READERS: Mapping[tuple[str, str], _Reader] = {
-    ("sklearn.tree", "DecisionTreeClassifier"): read_tree,
-    ("sklearn.tree", "DecisionTreeRegressor"): read_tree,
-    ("sklearn.tree", "ExtraTreeClassifier"): read_tree,
-    ("sklearn.tree", "ExtraTreeRegressor"): read_tree,
-    ("sklearn.ensemble", "RandomForestClassifier"): read_forest,
-    ("sklearn.ensemble", "RandomForestRegressor"): read_forest,
-    ("sklearn.ensemble", "ExtraTreesClassifier"): read_forest,
-    ("sklearn.ensemble", "ExtraTreesRegressor"): read_forest,
-    ("sklearn.ensemble", "GradientBoostingRegressor"): partial(read_gradient_boosting, margin=False),
-    ("sklearn.ensemble", "HistGradientBoostingRegressor"): partial(read_histogram_boosting, margin=False),
-    ("lightgbm", "LGBMRegressor"): partial(read_lightgbm, margin=False),
-    ("lightgbm", "Booster"): partial(read_lightgbm, margin=False),
-    ("xgboost", "XGBRegressor"): partial(read_xgboost, margin=False),
-    ("xgboost", "XGBRFRegressor"): partial(read_xgboost, margin=False),
-    ("xgboost", "Booster"): partial(read_xgboost, margin=False),
-}
-
+#: Package, types, and how what the library explains of them (values, probabilities) is read.
+_READERS: tuple[tuple[str, tuple[str, ...], _Reader], ...] = (
+    ("sklearn.tree", ("DecisionTreeClassifier", "DecisionTreeRegressor"), read_tree),
+    ("sklearn.tree", ("ExtraTreeClassifier", "ExtraTreeRegressor"), read_tree),
+    ("sklearn.ensemble", ("RandomForestClassifier", "RandomForestRegressor"), read_forest),
+    ("sklearn.ensemble", ("ExtraTreesClassifier", "ExtraTreesRegressor"), read_forest),
+    ("sklearn.ensemble", ("GradientBoostingRegressor",), partial(read_gradient_boosting, margin=False)),
+    ("sklearn.ensemble", ("HistGradientBoostingRegressor",), partial(read_histogram_boosting, margin=False)),
+    ("lightgbm", ("LGBMRegressor", "Booster"), partial(read_lightgbm, margin=False)),
+    ("xgboost", ("XGBRegressor", "XGBRFRegressor", "Booster"), partial(read_xgboost, margin=False)),
+)
 #: The same for margins before a logistic or softmax link.
-_MARGIN_READERS: Mapping[tuple[str, str], _Reader] = {
-    ("sklearn.ensemble", "GradientBoostingClassifier"): partial(read_gradient_boosting, margin=True),
-    ("sklearn.ensemble", "HistGradientBoostingClassifier"): partial(read_histogram_boosting, margin=True),
-    ("lightgbm", "LGBMClassifier"): partial(read_lightgbm, margin=True),
-    ("lightgbm", "Booster"): partial(read_lightgbm, margin=True),
-    ("xgboost", "XGBClassifier"): partial(read_xgboost, margin=True),
-    ("xgboost", "XGBRFClassifier"): partial(read_xgboost, margin=True),
-    ("xgboost", "Booster"): partial(read_xgboost, margin=True),
-}
+_MARGIN_READERS: tuple[tuple[str, tuple[str, ...], _Reader], ...] = (
+    ("sklearn.ensemble", ("GradientBoostingClassifier",), partial(read_gradient_boosting, margin=True)),
+    ("sklearn.ensemble", ("HistGradientBoostingClassifier",), partial(read_histogram_boosting, margin=True)),
+    ("lightgbm", ("LGBMClassifier", "Booster"), partial(read_lightgbm, margin=True)),
+    ("xgboost", ("XGBClassifier", "XGBRFClassifier", "Booster"), partial(read_xgboost, margin=True)),
+)
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -69,38 +56,24 @@ _LOGGER = logging.getLogger(__name__)
 _N_PROBES = 128
 
 
-def tree_boxes(model: Any) -> LeafBoxes | None:
-    """The boxes of what the library explains of a model: a regression's value, a forest's probability.
+def read_trees(model: Any, *, margin: bool = False) -> TreeFunction | None:
+    """The function that an ensemble predicts: a regression's value, a forest's probability, a boosted margin.
 
     Two classes give the probability of the second as one output, more classes give all.
 
+    Parameters
+    ----------
+    model : fitted model
+    margin : bool
+        Whether to read the margin of a classifier, before its logistic or softmax link.
+
     Returns
     -------
-    LeafBoxes or None
-        None for every model that is not a sum of leaves or not understood; in particular for classifiers that put a
-        link on the sum (boosting), for several targets, and for categorical splits.
+    TreeFunction or None
+        None for every model that is not a sum of leaves or not understood; in particular for several targets, for
+        categorical splits and, without `margin`, for classifiers that put a link on the sum (boosting).
     """
-    return _checked_boxes(model, _READERS)
-
-
-def tree_margin_boxes(model: Any) -> LeafBoxes | None:
-    """The boxes of a boosted classifier's margin, before its logistic or softmax link; None as in `tree_boxes`."""
-    return _checked_boxes(model, _MARGIN_READERS)
-
-
-def probe_count(model: Any) -> int:
-    """Most evaluations that reading a model (or its margin) takes: none for models that are no trees."""
-    known = _reader(model, _READERS) is not None or _reader(model, _MARGIN_READERS) is not None
-    return 2 * _N_PROBES if known else 0
-
-
-def _reader(model: Any, readers: Mapping[tuple[str, str], _Reader]) -> _Reader | None:
-    same = (r for (package, name), r in readers.items() if type(model) is getattr(sys.modules.get(package), name, None))
-    return next(same, None)
-
-
-def _checked_boxes(model: Any, readers: Mapping[tuple[str, str], _Reader]) -> LeafBoxes | None:
-    reader = _reader(model, readers)
+    reader = _find_reader(model, margin=margin)
     if reader is None:
         return None
     try:
@@ -113,34 +86,48 @@ def _checked_boxes(model: Any, readers: Mapping[tuple[str, str], _Reader]) -> Le
         return None
 
 
-def _verify(reading: Reading) -> LeafBoxes | None:
-    """The boxes, if they predict as the model does."""
+def count_probes(model: Any) -> int:
+    """Most evaluations that reading a model (or its margin) takes: none for models that are no trees."""
+    known = any(_find_reader(model, margin=margin) is not None for margin in (False, True))
+    return 2 * _N_PROBES if known else 0
+
+
+def _find_reader(model: Any, *, margin: bool) -> _Reader | None:
+    for package, names, reader in _MARGIN_READERS if margin else _READERS:
+        module = sys.modules.get(package)
+        if any(type(model) is getattr(module, name, None) for name in names):
+            return reader
+    return None
+
+
+def _verify(reading: Reading) -> TreeFunction | None:
+    """The function, if it predicts as the model does."""
     nodes = Nodes.concatenate(reading.trees)
-    boxes = nodes.boxes(reading.n_columns, np.zeros(nodes.values.shape[1]), float32=reading.float32)
-    rows = _probes(nodes, reading)
-    expected = _predict(reading, rows)
-    gaps = expected - boxes.predict(rows)
+    function = nodes.to_function(reading.n_columns, np.zeros(nodes.values.shape[1]), float32=reading.float32)
+
+    def compare(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What the model predicts `(n, outputs)`, and how that differs from the sum of the leaves."""
+        expected = np.asarray(reading.predict(rows), dtype=float).reshape(len(rows), -1)
+        return expected, expected - function.predict(rows).reshape(expected.shape)
+
+    rows = _probe_rows(nodes, reading)
+    expected, gaps = compare(rows)
     offset = gaps.mean(axis=0) if reading.offset is None else reading.offset
-    scale = np.abs(expected).max() + np.abs(offset).max()
-    if not (np.abs(gaps - offset) <= reading.tolerance * scale).all():
+    limit = reading.tolerance * (np.abs(expected).max() + np.abs(offset).max())
+    if not (np.abs(gaps - offset) <= limit).all():
         return None
     rng = np.random.default_rng(1)
-    rows = np.where(rng.random(rows.shape) < 0.3, np.nan, rows)
     try:
-        expected = _predict(reading, rows)
+        _, gaps = compare(np.where(rng.random(rows.shape) < 0.3, np.nan, rows))
     except ValueError:
         pass  # a model that refuses NaN need not be reproduced there
     else:
-        if not (np.abs(expected - boxes.predict(rows) - offset) <= reading.tolerance * scale).all():
+        if not (np.abs(gaps - offset) <= limit).all():
             return None
-    return replace(boxes, offset=offset)
+    return replace(function, offset=offset)
 
 
-def _predict(reading: Reading, rows: FloatArray) -> FloatArray:
-    return np.asarray(reading.predict(rows), dtype=float).reshape(len(rows), -1)
-
-
-def _probes(nodes: Nodes, reading: Reading) -> FloatArray:
+def _probe_rows(nodes: Nodes, reading: Reading) -> FloatArray:
     """Rows of values at thresholds, next to them, between and beyond them, in random combinations."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(_N_PROBES, reading.n_columns))
