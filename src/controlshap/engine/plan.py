@@ -152,11 +152,11 @@ def _describe(plan: Plan) -> Iterable[str]:
         yield f"evaluations {1 + plan.costs.fewest_units * plan.costs.unit:,} a row, all coalitions: no sampling error"
         return
     costs = plan.costs
-    parts = ["1 for the row"]
-    parts += [f"{costs.derivatives:,} for derivatives"] if costs.derivatives else []
-    parts += [f"{plan.n_base_draws:,} for the base value"] if plan.n_base_draws else []
-    parts += [f"{plan.n_units:,} units of {costs.unit:,}"]
-    yield f"evaluations at most {plan.budget:,} a row: {', '.join(parts)}"
+    spent = ["1 for the row"]
+    spent += [f"{costs.derivatives:,} for derivatives"] if costs.derivatives else []
+    spent += [f"{plan.n_base_draws:,} for the base value"] if plan.n_base_draws else []
+    spent += [f"{plan.n_units:,} units of {costs.unit:,}"]
+    yield f"evaluations at most {plan.budget:,} a row: {', '.join(spent)}"
 
 
 def _short(strategy: Any) -> str:
