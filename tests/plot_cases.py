@@ -3,8 +3,7 @@
 import matplotlib as mpl
 import numpy as np
 
-from controlshap.results.explanation import Explanation
-from controlshap.results.history import History
+from controlshap.results.explanation import Explanation, History
 
 mpl.use("Agg")
 LONG = (
@@ -59,6 +58,7 @@ def make(p=4, rows=6, outputs=0, kind="sampled", seed=0, scale=1.0):
         data=data, feature_names=names, column_names=names, player_columns=tuple((i,) for i in range(p)),
         output_names=("bad $risk$", "good & cheap", "a very long name of an output")[:outputs] if outputs else None,
         entropy=0, settings={}, look_shares=np.ones(rows), complete=np.ones(rows, dtype=bool), history=history,
+        stages=((100, 500, 4000),) * rows,
     )  # fmt: skip
 
 

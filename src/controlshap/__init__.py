@@ -25,8 +25,7 @@ from controlshap.engine.plan import Plan
 from controlshap.estimators import Kernel, PerFeature, Permutation
 from controlshap.explainer import Explainer, explain
 from controlshap.models.derivatives import FiniteDifferences
-from controlshap.results.explanation import Explanation
-from controlshap.results.history import History
+from controlshap.results.explanation import Explanation, History
 from controlshap.results.ranking import Ranking
 from controlshap.results.summary import Summary
 from controlshap.shap_compat.explainer import KernelExplainer

@@ -11,10 +11,16 @@ import pytest
 from plot_cases import ALL, TABLES, assert_readable, call, intervals_of, labels_of, make
 
 import controlshap as cs
-from controlshap.plots.ticks import logarithmic_ticks
-from controlshap.results.naming import short_names
-from controlshap.results.numerals import chance, numeral, percent, with_reaches
-from controlshap.results.shown import classify, shades
+from controlshap.plots.canvas import logarithmic_ticks
+from controlshap.results.wording import (
+    classify,
+    format_chance,
+    format_column,
+    format_label,
+    format_level,
+    scale_to_unit,
+    shorten_names,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -82,13 +88,13 @@ def test_dollars_are_not_mathematics():
 def test_names_stay_different_and_short():
     ends = [f"{'a' * 40}{number}{'b' * 40}" for number in range(3)]
     same = ["x" * 60, "x" * 60]
-    names = short_names([*ends, *same, "W" * 60, "two\nlines", "\N{RIGHT-TO-LEFT OVERRIDE}abc", "年" * 40])
+    names = shorten_names([*ends, *same, "W" * 60, "two\nlines", "\N{RIGHT-TO-LEFT OVERRIDE}abc", "年" * 40])
     assert len(set(names)) == 9
     assert max(map(len, names)) <= 40
     assert all(str(number) in names[number] for number in range(3))
     assert names[6] == "two lines"
     assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in names[7]
-    assert short_names(["short", "shorter"]) == ["short", "shorter"]
+    assert shorten_names(["short", "shorter"]) == ["short", "shorter"]
 
 
 def test_heights_follow_players_and_max_players_limits_them():
@@ -166,20 +172,20 @@ def test_data_are_numbers_categories_or_missing():
     mixed = classify(np.array([1, "a", None], dtype=object))
     assert mixed.numbers is None
     assert mixed.categories == ("1", "a")
-    assert shades(np.array([True, False, None], dtype=object)).tolist()[:2] == [1.0, 0.0]
-    assert np.isnan(shades(np.array(["a", "b"], dtype=object))).all()
-    assert shades(np.array([5.0, 5.0], dtype=object)).tolist() == [0.5, 0.5]
-    assert shades(np.array([-np.inf, 0.0, 1.0, np.inf], dtype=object)).tolist() == [0.0, 0.0, 1.0, 1.0]
+    assert scale_to_unit(np.array([True, False, None], dtype=object)).tolist()[:2] == [1.0, 0.0]
+    assert np.isnan(scale_to_unit(np.array(["a", "b"], dtype=object))).all()
+    assert scale_to_unit(np.array([5.0, 5.0], dtype=object)).tolist() == [0.5, 0.5]
+    assert scale_to_unit(np.array([-np.inf, 0.0, 1.0, np.inf], dtype=object)).tolist() == [0.0, 0.0, 1.0, 1.0]
     # nearly all alike: the quantiles meet, the extremes do not
-    assert shades(np.array([0.0] * 99 + [1.0], dtype=object))[[0, 99]].tolist() == [0.0, 1.0]
+    assert scale_to_unit(np.array([0.0] * 99 + [1.0], dtype=object))[[0, 99]].tolist() == [0.0, 1.0]
 
 
 def test_numbers_are_written_for_people():
-    written = [numeral(v) for v in (0, 1, -3.5, 12345.678, 1234567, 1.234e-5, np.inf)]
+    written = [format_label(v) for v in (0, 1, -3.5, 12345.678, 1234567, 1.234e-5, np.inf)]
     assert written == ["0", "1", "−3.5", "12346", "1.235e6", "1.234e−5", "∞"]
-    assert (percent(0.95), percent(0.999)) == ("95 %", "99.9 %")
-    assert (chance(0.004), chance(0.124)) == ("<1 %", "12 %")
-    texts = with_reaches(np.array([0.5, -0.25, 0.1, 7]), np.array([0.012, 0.0, 1e-9, 0.02]), [True, True, True, False])
+    assert (format_level(0.95), format_level(0.999)) == ("95 %", "99.9 %")
+    assert (format_chance(0.004), format_chance(0.124)) == ("<1 %", "12 %")
+    texts = format_column(np.array([0.5, -0.25, 0.1, 7]), np.array([0.012, 0.0, 1e-9, 0.02]), [True, True, True, False])
     assert texts == ["+0.500 ± 0.012", "−0.250", "+0.100 ± <0.001", "7.000 ± 0.020"]
 
 

@@ -12,13 +12,12 @@ from conftest import make_data
 from plot_cases import ALL, assert_readable, call, intervals_of, labels_of, make
 
 import controlshap as cs
+from controlshap.data.columns import is_missing
 from controlshap.plots import Plots
+from controlshap.plots.beeswarm import spread_dots
 from controlshap.plots.ranking import open_groups
-from controlshap.plots.swarm import offsets
-from controlshap.results.history import History
-from controlshap.results.naming import escaped, short_names
-from controlshap.results.numerals import chance
-from controlshap.results.shown import is_missing
+from controlshap.results.explanation import History
+from controlshap.results.wording import escape, format_chance, shorten_names
 
 
 @pytest.fixture(autouse=True)
@@ -126,11 +125,11 @@ def test_beeswarm_has_a_dot_for_each_row_and_player():
 
 def test_swarm_offsets_keep_their_reach_and_tell_neighbours_apart():
     positions = np.repeat([0.0, 1.0, 5.0], [5, 1, 2])
-    found = offsets(positions, step=0.1, spacing=0.1, reach=1.0)
+    found = spread_dots(positions, step=0.1, spacing=0.1, reach=1.0)
     assert sorted(found[:5].round(3)) == [-0.2, -0.1, 0, 0.1, 0.2]
     assert found[5] == 0
-    assert np.abs(offsets(np.zeros(1000), 0.1, 0.1, 0.4)).max() == pytest.approx(0.4)
-    assert len(offsets(np.zeros(0), 0.1, 0.1, 0.4)) == 0
+    assert np.abs(spread_dots(np.zeros(1000), 0.1, 0.1, 0.4)).max() == pytest.approx(0.4)
+    assert len(spread_dots(np.zeros(0), 0.1, 0.1, 0.4)) == 0
 
 
 @pytest.mark.parametrize("by", [None, 1, 3])
@@ -188,10 +187,10 @@ def test_ranking_draws_what_is_certified():
     lines = [line.get_ydata()[0] for line in ax.lines if line.get_label() == "_certified"]
     assert lines == [place + 0.5 for place in np.flatnonzero(separated)]
     told = {text.get_position()[1]: text.get_text() for text in ax.texts if "%" in text.get_text()}
-    assert told == {place + 0.5: chance(swaps[place]) for place in np.flatnonzero(~separated)}
+    assert told == {place + 0.5: format_chance(swaps[place]) for place in np.flatnonzero(~separated)}
     assert len([line for line in ax.lines if line.get_label() == "_open"]) == len(open_groups(separated))
-    names = short_names(explanation.feature_names)
-    assert labels_of(ax) == [escaped(names[player]) for player in ranking.order[2]]
+    names = shorten_names(explanation.feature_names)
+    assert labels_of(ax) == [escape(names[player]) for player in ranking.order[2]]
 
 
 def test_ranking_folds_intervals_and_tells_the_last_from_what_is_not_shown():
@@ -216,7 +215,7 @@ def test_convergence_draws_the_history():
     for line, player in zip(lines, order, strict=True):
         assert (line.get_ydata() == explanation.history[1].values[:, player]).all()
     assert ax.get_xscale() == "log"
-    names = [escaped(short_names(explanation.feature_names)[player]) for player in order]
+    names = [escape(shorten_names(explanation.feature_names)[player]) for player in order]
     assert [text.get_text() for text in ax.texts] == names
     band = ax.collections[0].get_paths()[0].vertices
     assert np.isclose(

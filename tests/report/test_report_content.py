@@ -7,25 +7,24 @@ import pytest
 from report_cases import browser, explain, order_shown, sampled, visit
 
 import controlshap as cs
-from controlshap.report import charts
-from controlshap.report import sentences as wording
-from controlshap.results.importance import importance_interval
-from controlshap.results.numbers import justified, number, share, significant, with_error
+from controlshap.report import charts, sentences
+from controlshap.results.summary import importance_interval
+from controlshap.results.wording import format_number, format_share, format_with_error, round_by_errors, round_digits
 
 FIXTURES = (browser, sampled, visit)  # pytest finds them by their names
 
 
 def test_numbers_have_the_digits_that_errors_justify():
-    assert with_error(0.123456, 0.00213).replace("\xa0", " ") == "0.1235 ± 0.0021"
-    assert with_error(-12345.6, 210.0).replace("\xa0", " ") == "−12,350 ± 210"
-    assert with_error(1.5e-9, 2e-11).replace("\xa0", " ") == "1.500e−9 ± 2.0e−11"
-    assert with_error(0.5, 0.0) == "0.5"
-    assert [number(v) for v in (0.0, 1234567.0, 0.00012345, 3e12)] == ["0", "1,235,000", "0.0001234", "3.000e12"]
-    assert share(4999, 5000) == "99.9 %"
-    assert share(0, 3) == "0 %"
+    assert format_with_error(0.123456, 0.00213).replace("\xa0", " ") == "0.1235 ± 0.0021"
+    assert format_with_error(-12345.6, 210.0).replace("\xa0", " ") == "−12,350 ± 210"
+    assert format_with_error(1.5e-9, 2e-11).replace("\xa0", " ") == "1.500e−9 ± 2.0e−11"
+    assert format_with_error(0.5, 0.0) == "0.5"
+    assert [format_number(v) for v in (0.0, 1234567.0, 0.00012345, 3e12)] == ["0", "1,235,000", "0.0001234", "3.000e12"]
+    assert format_share(4999, 5000) == "99.9 %"
+    assert format_share(0, 3) == "0 %"
     values, errors = np.array([0.123456789, 0.1234567, -1e6 / 7, 0.0]), np.array([0.001, 0.0, 3e4, 0.0])
-    np.testing.assert_array_equal(justified(values, errors), [0.12346, 0.123457, -142900.0, 0.0])
-    np.testing.assert_array_equal(significant(np.array([0.0, 1.23456e-7, 98765.0]), 3), [0.0, 1.23e-7, 98800.0])
+    np.testing.assert_array_equal(round_by_errors(values, errors), [0.12346, 0.123457, -142900.0, 0.0])
+    np.testing.assert_array_equal(round_digits(np.array([0.0, 1.23456e-7, 98765.0]), 3), [0.0, 1.23e-7, 98800.0])
 
 
 def test_numbers_in_the_page_are_those_of_the_result(visit, sampled):
@@ -44,7 +43,7 @@ def test_numbers_in_the_page_are_those_of_the_result(visit, sampled):
     ends = [float(t.replace("−", "-")) for t in told["95 % interval"].split(" to ")]
     np.testing.assert_allclose(ends, [low[row, first], high[row, first]], atol=0.06 * errors[0])
     assert float(told["standard error"]) == pytest.approx(sampled.standard_errors[row, first], rel=0.01)
-    assert told["without control"].replace("\xa0", " ") == with_error(
+    assert told["without control"].replace("\xa0", " ") == format_with_error(
         sampled.uncontrolled_values[row, first], sampled.uncontrolled_standard_errors[row, first]
     ).replace("\xa0", " ")
     assert float(told["variance reduction"].rstrip(" %")) == pytest.approx(
@@ -61,9 +60,9 @@ def test_summary_in_words_and_importance(visit, sampled):
     assert "40 rows, by 6 players" in text
     assert f"{sampled.n_evaluations.sum():,} in all" in text
     first = summary.order[0]
-    told = with_error(summary.mean_absolute[first], summary.standard_errors[first]).replace("\xa0", " ")
+    told = format_with_error(summary.mean_absolute[first], summary.standard_errors[first]).replace("\xa0", " ")
     assert f"{sampled.feature_names[first]} moves the prediction most, by {told}" in text
-    assert f"needed {number(np.median(sampled.gain), 3)} times the model evaluations" in text
+    assert f"needed {format_number(np.median(sampled.gain), 3)} times the model evaluations" in text
     names = page.texts("#importance tbody th")
     assert names == [sampled.feature_names[player] for player in summary.order]
     ordered = sampled.ranking().n_ordered
@@ -92,7 +91,7 @@ def test_certified_ranking_of_a_row(visit, sampled):
         assert told == ranking.describe(row)
     assert "90 %" in page.text("#row-ranking-text")
     certified = page.texts("#ranking .number")[1:]
-    assert certified[0] == f"{share(int(ranking.separated[:, 0].sum()), 40)} of rows"
+    assert certified[0] == f"{format_share(int(ranking.separated[:, 0].sum()), 40)} of rows"
 
 
 def test_exact_values_are_called_exact(visit):
@@ -127,7 +126,7 @@ def test_importance_has_the_intervals_of_the_bar_plot(sampled):
     few = replace(sampled, degrees_of_freedom=np.full(sampled.values.shape, 2.0))
     summary = few.summary()
     low, high = importance_interval(few, summary, 0.95)
-    chart = charts.importance(few, summary, 0, 0.95)
+    chart = charts.importance(few, summary, 0.95)
     order = np.argsort(-summary.mean_absolute, kind="stable")
     drawn = np.array([(bar.low, bar.high) for bar in chart.bars]) / 100.0 * high.max()
     np.testing.assert_allclose(drawn, np.column_stack([low, high])[order], atol=1e-3 * high.max())
@@ -140,12 +139,12 @@ def test_importance_has_the_intervals_of_the_bar_plot(sampled):
 def test_words_for_errors_of_zero(sampled):
     assert (sampled.status != "exact").all()
     none = replace(sampled, standard_errors=np.zeros_like(sampled.values), complete=np.ones(len(sampled), dtype=bool))
-    assert wording.about_errors(none) == "The evaluations show no sampling error."
+    assert sentences.about_errors(none) == "The evaluations show no sampling error."
     early = replace(none, complete=np.zeros(len(sampled), dtype=bool))
-    assert wording.about_errors(early).endswith("so far.")
-    assert "exact" not in wording.about_importance(early, early.summary(), 0)
-    assert "exact" not in wording.about_control(replace(early, uncontrolled_standard_errors=early.standard_errors))[0]
+    assert sentences.about_errors(early).endswith("so far.")
+    assert "exact" not in sentences.about_importance(early, early.summary())
+    assert "exact" not in sentences.about_control(replace(early, uncontrolled_standard_errors=early.standard_errors))[0]
     n_half = len(sampled) // 2 + 1
     half = sampled.standard_errors.copy()
     half[:n_half] = 0.0
-    assert f"in {n_half} of {len(sampled)} rows" in wording.about_control(replace(sampled, standard_errors=half))[0]
+    assert f"in {n_half} of {len(sampled)} rows" in sentences.about_control(replace(sampled, standard_errors=half))[0]

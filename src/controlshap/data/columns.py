@@ -256,11 +256,13 @@ def as_levels(values: Any, name: str, argument: str, *, apart: bool) -> list[Any
 
 
 def is_missing(value: Any) -> bool:
-    """None, NaN, and what pandas puts in their place."""
+    """None, NaN, NaT, and what pandas puts in their place."""
     if value is None:
         return True
     if isinstance(value, (float, np.floating)):
         return bool(np.isnan(value))
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(value))
     return type(value).__name__ in ("NAType", "NaTType")
 
 

@@ -152,13 +152,16 @@ def _joined_name(feature_names: Sequence[str], columns: Sequence[int]) -> str:
     return " + ".join(names) if len(names) <= 3 else f"{names[0]} + {len(names) - 1} more"
 
 
+def is_one_hot(block: AnyArray) -> bool:
+    """Whether exactly one of the columns is 1, and the others 0, in every row."""
+    try:
+        numbers = block.astype(float)
+    except (TypeError, ValueError):
+        return False
+    return bool(np.isin(numbers, (0.0, 1.0)).all() and (numbers.sum(axis=1) == 1).all())
+
+
 def one_hot_players(players: Players, background: AnyArray) -> tuple[int, ...]:
     """Players of several columns of which exactly one is 1, and the others 0, in every row."""
-    found = []
-    for player, columns in enumerate(players.columns):
-        if len(columns) < 2:
-            continue
-        block = background[:, columns]
-        if np.isin(block, (0.0, 1.0)).all() and (block.sum(axis=1) == 1).all():
-            found.append(player)
-    return tuple(found)
+    several = [player for player, columns in enumerate(players.columns) if len(columns) > 1]
+    return tuple(player for player in several if is_one_hot(background[:, players.columns[player]]))

@@ -6,15 +6,18 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from controlshap.data.columns import Category
+from controlshap.results.axes import field_names
+from controlshap.results.explanation import Explanation
 
 if TYPE_CHECKING:
     from controlshap.problem import Assembly
 
-#: List columns: the numbers of a row, players first, then outputs.
-LISTS = (
-    "uncontrolled_values", "uncontrolled_standard_errors", "variance_reduction", "degrees_of_freedom",
-    "background_standard_errors", "covariance",
-)  # fmt: skip
+#: List columns: all arrays of the players of a row that have no wide columns.
+LISTS = tuple(
+    name
+    for name in field_names(Explanation, axis="players")
+    if name in field_names(Explanation, axis="rows") and name not in ("values", "standard_errors")
+)
 
 
 @dataclass(frozen=True)

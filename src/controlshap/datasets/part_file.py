@@ -105,6 +105,7 @@ def read_parts(paths: Sequence[Path], layout: Layout, run: str) -> dict[str, Any
             found[name] = flat.reshape(found["values"].shape)
     for name in ("status", "method", "controls"):
         found[name] = np.array(table.column(place[name]).to_pylist(), dtype=np.str_)
+    found["row_numbers"] = table.column(place["row"]).to_numpy()
     found["n_evaluations"] = table.column(place["n_evaluations"]).to_numpy()
     found["look_shares"] = table.column(place["look_share"]).to_numpy()
     found["complete"] = table.column(place["complete"]).to_numpy()

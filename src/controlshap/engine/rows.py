@@ -18,7 +18,7 @@ from controlshap.engine.plan import Plan, make_plan, refuse_budget
 from controlshap.engine.row import explain_row
 from controlshap.limits import Limits
 from controlshap.problem import Assembly, Problem
-from controlshap.results.collect import KEPT, Names, RowResult, collect, gather, recorded
+from controlshap.results.collect import KEPT, Names, RowResult, build_explanation, histories, limit_kept
 from controlshap.results.explanation import Explanation
 from controlshap.sampling.recording import Tape
 from controlshap.statistics.stopping import Stopping
@@ -53,13 +53,13 @@ def explain_rows(
     kept = math.inf if keep else 0 if keep is False else KEPT
     task = partial(_explain_numbered, problem, make_plan(problem, stopping), entropy, stopping, kept)
     results = _first_here(task, list(enumerate(rows, start=first)), n_jobs)
-    found = gather(_watched(results, Reporter(progress, len(rows), 0, DELAY)), keep)
+    found = limit_kept(_watched(results, Reporter(progress, len(rows), 0, DELAY)), keep)
     settings = settings | {
         "n_background_evaluations": assembly.n_background_evaluations,
         "n_surrogate_evaluations": assembly.n_surrogate_evaluations,
     }
     explanation = collect_rows(assembly, problem, found, assembly.encoding.data(rows), entropy, settings)
-    return replace(explanation, history=tuple(recorded(found)) if stopping.staged else None)
+    return replace(explanation, history=tuple(histories(found)) if stopping.staged else None)
 
 
 def describe_call(assembly: Assembly, limits: Limits, stopping: Stopping) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def collect_rows(
 ) -> Explanation:
     """The results of rows as an `Explanation`."""
     error = problem.base.sampling_error(assembly.n_background)
-    return collect(results, data, names_of(assembly), error, entropy=entropy, settings=settings)
+    return build_explanation(results, data, names_of(assembly), error, entropy=entropy, settings=settings)
 
 
 def names_of(assembly: Assembly) -> Names:
@@ -136,7 +136,7 @@ def continue_rows(
     if not items:
         return []
     task = partial(_continue_numbered, problem, make_plan(problem, items[0][2]), entropy)
-    return gather(_first_here(task, items, n_jobs), keep=True)
+    return limit_kept(_first_here(task, items, n_jobs), keep=True)
 
 
 def _watched(results: Iterator[RowResult], reporter: Reporter) -> Iterator[RowResult]:

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap._checks import check_level
-from controlshap._types import BoolArray, FloatArray
-from controlshap.plots.canvas import dress, not_shown, sentence, table_axes, which
-from controlshap.plots.certainty_marks import interval_marks, told
-from controlshap.plots.palette import INK, LINE, NEGATIVE, sign_colours
-from controlshap.plots.selection import check_max_players, check_output, check_row, narrowed
-from controlshap.results.importance import importance_interval
-from controlshap.results.naming import escaped, short_names
-from controlshap.results.numerals import with_reaches
-from controlshap.results.shown import shown_text
+from controlshap.plots.canvas import ERROR_BARS, LINE, NEGATIVE, open_table, sign_colours, style_axes
+from controlshap.plots.selection import Selection, check_row, select
+from controlshap.results.summary import importance_interval
+from controlshap.results.wording import escape, format_column, format_entry
 from controlshap.statistics.certainty import magnitude_order
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
-
-
-@dataclass(frozen=True, eq=False)
-class Bars:
-    """Lengths of the bars with intervals, for all players; `uncertain` is None without signs."""
-
-    lengths: FloatArray
-    low: FloatArray
-    high: FloatArray
-    uncertain: BoolArray | None
-    told: str
 
 
 def draw_bar(
@@ -44,58 +26,36 @@ def draw_bar(
     ax: Any,
 ) -> Any:
     """See `Plots.bar`."""
-    level = check_level(level)
-    number = check_output(explanation, output)
-    n_players = len(explanation.feature_names)
-    n_shown = check_max_players(max_players, n_players)
     row = None if row is None else check_row(explanation, row)
-    one = narrowed(explanation, row=row, output=number)
-    bars = _importance(one, level) if row is None else _values(one, level)
-    order = magnitude_order(bars.lengths)[:n_shown]
-    lengths, low, high = bars.lengths[order], bars.low[order], bars.high[order]
-    names = short_names(explanation.feature_names)
+    chosen = select(explanation, row=row, output=output, max_players=max_players, level=level)
+    n = chosen.n_shown
+    lengths, low, high = _importance(chosen) if row is None else (chosen.part.values[0], chosen.low[0], chosen.high[0])
+    order = magnitude_order(lengths)[:n]
+    lengths, low, high = lengths[order], low[order], high[order]
+    names = chosen.names
     if row is not None:
         data = explanation.player_data()[row]  # a row alone would not show which groups are one-hot
-        names = [f"{name} = {shown_text(entry)}" for name, entry in zip(names, data, strict=True)]
-    ax = table_axes(
-        ax,
-        "bar",
-        [escaped(names[player]) for player in order],
-        column=with_reaches(lengths, np.zeros(n_shown), [row is not None] * n_shown),
-    )
-    pale = bars.uncertain[order] if bars.uncertain is not None else None
-    colours = NEGATIVE if pale is None else sign_colours(lengths, pale)
-    ax.barh(range(n_shown), lengths, height=0.62, color=colours)
+        names = [f"{name} = {format_entry(entry)}" for name, entry in zip(names, data, strict=True)]
+    labels = [escape(names[player]) for player in order]
+    ax = open_table(ax, "bar", labels, column=format_column(lengths, np.zeros(n), [row is not None] * n))
+    pale = None if row is None else chosen.uncertain[0][order]
+    ax.barh(range(n), lengths, height=0.62, color=NEGATIVE if pale is None else sign_colours(lengths, pale))
     if bool((high > low).any()):
         ends = np.maximum(np.stack([lengths - low, high - lengths]), 0.0)
-        ax.errorbar(
-            lengths, range(n_shown), xerr=ends, fmt="none", ecolor=INK, elinewidth=1.1, capsize=2.2, capthick=1.1
-        )
+        ax.errorbar(lengths, range(n), xerr=ends, **ERROR_BARS)
     ax.axvline(0.0, color=LINE, linewidth=0.9, zorder=0.9)
+    what = "Shapley value"
     if row is None:
         ax.set_xlim(left=0.0)
-        what = f"mean |Shapley value| over {len(one)} rows" if len(one) > 1 else "|Shapley value|"
-    else:
-        what = "Shapley value"
-    dress(
-        ax,
-        title=which(explanation, row=row, output=number),
-        x_label=f"{what}, {bars.told}",
-        caption=sentence(
-            "pale: sign not certain" if pale is not None and pale.any() else "", not_shown(n_players - n_shown)
-        ),
-    )
+        what = f"mean |Shapley value| over {len(explanation)} rows" if len(explanation) > 1 else "|Shapley value|"
+    uncertain = "pale: sign not certain" if pale is not None and pale.any() else ""
+    style_axes(ax, title=chosen.title, x_label=f"{what}, {chosen.errors}", notes=[uncertain, chosen.not_shown])
     return ax
 
 
-def _values(one: Explanation, level: float) -> Bars:
-    marks = interval_marks(one, level)
-    return Bars(one.values[0], marks.low[0], marks.high[0], marks.uncertain[0], marks.told)
-
-
-def _importance(one: Explanation, level: float) -> Bars:
-    """Mean absolute values; nothing below 0, which no mean of absolute values can be."""
-    summary = one.summary()
-    low, high = importance_interval(one, summary, level)
+def _importance(chosen: Selection) -> tuple[Any, Any, Any]:
+    """Mean absolute values with intervals; nothing below 0, which no mean of absolute values can be."""
+    summary = chosen.part.summary()
+    low, high = importance_interval(chosen.part, summary, chosen.level)
     lengths = np.maximum(summary.mean_absolute, 0.0)
-    return Bars(lengths, np.minimum(low, lengths), np.maximum(high, lengths), None, told(one, level))
+    return lengths, np.minimum(low, lengths), np.maximum(high, lengths)

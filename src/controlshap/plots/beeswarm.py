@@ -6,16 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap._checks import check_level
-from controlshap._types import FloatArray
-from controlshap.plots.canvas import LINE_HEIGHT, SMALL, dress, not_shown, plot_height, sentence, table_axes, which
-from controlshap.plots.certainty_marks import interval_marks
-from controlshap.plots.palette import INK, LINE, NO_SIZE, SOFT, data_colours
-from controlshap.plots.selection import check_max_players, check_output, narrowed
-from controlshap.plots.swarm import offsets
-from controlshap.results.naming import escaped, short_names
-from controlshap.results.numerals import percent
-from controlshap.results.shown import shades
+from controlshap._types import FloatArray, IntArray
+from controlshap.plots.canvas import (
+    INK,
+    LINE,
+    LINE_HEIGHT,
+    NO_SIZE,
+    SMALL,
+    SOFT,
+    data_colours,
+    open_table,
+    plot_height,
+    style_axes,
+)
+from controlshap.plots.selection import select
+from controlshap.results.wording import escape, format_level, scale_to_unit
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
@@ -26,48 +31,76 @@ REACH = 0.4
 FEW = 5
 #: Dots from which vector formats hold a bitmap of them.
 MANY = 5_000
+GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 
 
 def draw_beeswarm(
     explanation: Explanation, *, output: int | str | None, max_players: int | None, level: float, ax: Any
 ) -> Any:
     """See `Plots.beeswarm`."""
-    level = check_level(level)
-    number = check_output(explanation, output)
-    n_players = len(explanation.feature_names)
-    n_shown = check_max_players(max_players, n_players)
-    one = narrowed(explanation, output=number)
-    order = one.summary().order[:n_shown]
-    marks = interval_marks(one, level)
-    data = one.player_data()
-    n_rows = len(one)
-    values, uncertain = one.values[:, order], marks.uncertain[:, order]
-    scaled = np.column_stack([shades(data[:, player]) for player in order])
+    chosen = select(explanation, output=output, max_players=max_players, level=level)
+    part, n_shown = chosen.part, chosen.n_shown
+    order = part.summary().order[:n_shown]
+    data = part.player_data()
+    n_rows = len(part)
+    values, uncertain = part.values[:, order], chosen.uncertain[:, order]
+    scaled = np.column_stack([scale_to_unit(data[:, player]) for player in order])
     # one row has nothing to be compared with: its colours would say nothing
     coloured = n_rows > 1 and bool(np.isfinite(scaled).any())
-    names = short_names(explanation.feature_names)
-    ax = table_axes(ax, "beeswarm", [escaped(names[player]) for player in order], extra=0.7 if coloured else 0.0)
+    labels = [escape(chosen.names[player]) for player in order]
+    ax = open_table(ax, "beeswarm", labels, extra=0.7 if coloured else 0.0)
     line = 72.0 * min(LINE_HEIGHT, plot_height(ax) / (n_shown + 0.2))
     diameter = min(float(np.clip(26.0 / n_rows**0.33, 2.4, 5.5)), 0.5 * line)
     places = np.arange(n_shown) + _sideways(values, diameter, line)
-    _dots(ax, values, places, scaled if coloured else None, uncertain, diameter)
+    _draw_dots(ax, values, places, scaled if coloured else None, uncertain, diameter)
     ax.axvline(0.0, color=LINE, linewidth=0.9, zorder=0.9)
     ax.margins(x=0.04)
     grey = coloured and not bool(np.isfinite(scaled).all())
-    dress(
-        ax,
-        title=which(explanation, output=number),
-        x_label=f"Shapley value, {n_rows} row{'s' if n_rows > 1 else ''}{', exact' if marks.told == 'exact' else ''}",
-        caption=sentence(
-            "colour: the feature's data" if coloured and n_shown < FEW else "",
-            f"hollow: sign not certain at {percent(level)}" if uncertain.any() else "",
-            "grey: category or missing" if grey else "",
-            not_shown(n_players - n_shown),
-        ),
-    )
+    exact = ", exact" if chosen.errors == "exact" else ""
+    notes = [
+        "colour: the feature's data" if coloured and n_shown < FEW else "",
+        f"hollow: sign not certain at {format_level(level)}" if uncertain.any() else "",
+        "grey: category or missing" if grey else "",
+        chosen.not_shown,
+    ]
+    x_label = f"Shapley value, {n_rows} row{'s' if n_rows > 1 else ''}{exact}"
+    style_axes(ax, title=chosen.title, x_label=x_label, notes=notes)
     if coloured:
-        _scale(ax, n_shown)
+        _draw_scale(ax, n_shown)
     return ax
+
+
+def spread_dots(positions: FloatArray, step: float, spacing: float, reach: float) -> FloatArray:
+    """Sideways offsets of dots at some positions along a line, so that neighbours stand beside each other.
+
+    Parameters
+    ----------
+    positions : ndarray of shape (n,)
+    step : float
+        Dots that are less than about this apart get different offsets.
+    spacing : float
+        Offset of neighbours.
+    reach : float
+        Largest offset; crowds are pressed together to keep it.
+    """
+    if len(positions) == 0:
+        return np.zeros(0)
+    cells: IntArray = (
+        np.floor((positions - positions.min()) / step).astype(np.int64)
+        if step > 0
+        else np.zeros(len(positions), dtype=np.int64)
+    )
+    offsets = np.zeros(len(positions))
+    order = np.lexsort((positions, cells))
+    starts = np.flatnonzero(np.diff(cells[order], prepend=-1))
+    for members in np.split(order, starts[1:]):
+        turn = np.arange(len(members))
+        side = np.where(turn % 2 == 1, (turn + 1) // 2, -(turn // 2))
+        # in their own order they would draw arrowheads: multiples of the golden ratio mix them evenly
+        mixed = np.argsort(turn * GOLDEN % 1.0, kind="stable")
+        offsets[members[mixed]] = side * spacing
+    widest = np.abs(offsets).max()
+    return offsets * (reach / widest) if widest > reach else offsets
 
 
 def _sideways(values: FloatArray, diameter: float, line: float) -> FloatArray:
@@ -75,10 +108,10 @@ def _sideways(values: FloatArray, diameter: float, line: float) -> FloatArray:
     span = float(np.ptp(values)) or 1.0
     step = span * diameter / 330.0
     spacing = 0.8 * diameter / line
-    return np.column_stack([offsets(column, step, spacing, REACH) for column in values.T])
+    return np.column_stack([spread_dots(column, step, spacing, REACH) for column in values.T])
 
 
-def _dots(ax: Any, values: Any, places: Any, scaled: Any, uncertain: Any, diameter: float) -> None:
+def _draw_dots(ax: Any, values: Any, places: Any, scaled: Any, uncertain: Any, diameter: float) -> None:
     from matplotlib.colors import to_rgba
 
     colours = np.empty((*values.shape, 4))
@@ -105,7 +138,7 @@ def _dots(ax: Any, values: Any, places: Any, scaled: Any, uncertain: Any, diamet
             )
 
 
-def _scale(ax: Any, n_lines: int) -> None:
+def _draw_scale(ax: Any, n_lines: int) -> None:
     """A colour bar that says low and high only: every player has a scale of its own."""
     from matplotlib.cm import ScalarMappable
 

@@ -1,19 +1,30 @@
-"""Figures and axes: sizes that follow the content, a quiet look, and room for every label."""
+"""Figures and axes: sizes that follow the content, a quiet look, room for every label, few colours.
+
+The colours stay apart for colour-blind readers and on paper, and are the same in every plot.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
-from controlshap.plots.palette import GRID, INK, LINE, SOFT
-from controlshap.results.naming import CATEGORY_WIDTH, cleaned, escaped, shortened
+from controlshap._types import FloatArray
+from controlshap.results.wording import format_label
 
-if TYPE_CHECKING:
-    from controlshap.results.explanation import Explanation
-
+#: Signs of values, and a paler tone of each where the sign is not certain.
+POSITIVE, NEGATIVE = "#C8602B", "#2E6CA4"
+PALE_POSITIVE, PALE_NEGATIVE = "#EBC8B5", "#B5CCE1"
+#: Text and intervals, second-rank text, lines, crowded intervals, grid.
+INK, SOFT, LINE, FAINT, GRID = "#2B2B2B", "#6A6A6A", "#A8A8A8", "#C9C9C9", "#E6E6E6"
+#: Data without a size: categories, missing.
+NO_SIZE = "#9B9B9B"
+#: Okabe and Ito's colours, for lines and categories; the yellow is left out, which is too light for lines.
+SEVERAL = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#6B4C9A")
 #: Inches: height of a player's line, what stands above and below all lines, width of the plot itself.
 LINE_HEIGHT, AROUND, PLOT_WIDTH = 0.27, 1.15, 4.6
 FONT_SIZE, SMALL = 9.0, 8.0
@@ -21,22 +32,49 @@ FONT_SIZE, SMALL = 9.0, 8.0
 NOTE_WIDTH = 76
 #: Users' strings stay text even where TeX sets the rest.
 PLAIN: dict[str, Any] = {"usetex": False}
+#: Lines and ends of error bars.
+ERROR_BARS: dict[str, Any] = {"fmt": "none", "ecolor": INK, "elinewidth": 1.1, "capsize": 2.2, "capthick": 1.1}
+#: Leading digits of the ticks of a logarithmic axis, fewest first.
+TICK_DIGITS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0))
 
 
-def pyplot(method: str) -> Any:
-    """`matplotlib.pyplot`, or the way to get it."""
+def import_pyplot(method: str) -> Any:
+    """Import `matplotlib.pyplot` for a method of `explanation.plot`."""
     return require("matplotlib.pyplot", extra="plots", feature=f"`explanation.plot.{method}()`")
 
 
 def open_axes(ax: Any, method: str, width: float, height: float) -> Any:
     """The user's axes, or those of a new figure (inches)."""
-    plt = pyplot(method)
+    plt = import_pyplot(method)
     if ax is None:
         return plt.subplots(figsize=(width, height), layout="constrained")[1]
     if not isinstance(ax, plt.Axes):
         raise InvalidArgumentError(
             f"`ax` must be one matplotlib Axes; got {type(ax).__name__}. Leave it out for a new figure."
         )
+    return ax
+
+
+def open_table(
+    ax: Any, method: str, labels: Sequence[str], *, column: Sequence[str] = (), header: str = "", extra: float = 0.0
+) -> Any:
+    """Axes with one line for each label, the first on top, and perhaps a column of text on the right.
+
+    Labels and column must be escaped; `extra` is width for what else stands beside the plot.
+    """
+    import_pyplot(method)
+    n = len(labels)
+    width = text_width(labels, FONT_SIZE) + text_width([*column, header], SMALL) + 0.5
+    ax = open_axes(ax, method, width + PLOT_WIDTH + extra, n * LINE_HEIGHT + AROUND)
+    size = font_size(ax, n)
+    ax.set_ylim(n - 0.4, -0.6)
+    ax.set_yticks(range(n), labels, fontsize=size, color=INK, **PLAIN)
+    ax.tick_params(axis="y", length=0)
+    style = {"ha": "left", "fontsize": min(SMALL, size), "color": SOFT, **PLAIN}
+    for place, text in enumerate(column):
+        ax.text(1.015, place, text, transform=ax.get_yaxis_transform(), va="center", **style)
+    if header:
+        ax.text(1.015, 1.0, header, transform=ax.transAxes, va="bottom", **style)
     return ax
 
 
@@ -48,32 +86,11 @@ def text_width(texts: Sequence[str], size: float) -> float:
     font = FontProperties(size=size)
     # a few of the longest are enough: letters differ in width by less than that
     longest = sorted(set(texts), key=len)[-25:]
-    return (
-        max((float(TextPath((0, 0), text, prop=font).get_extents().width) for text in longest if text), default=0.0)
-        / 72
-    )
+    widths = (float(TextPath((0, 0), text, prop=font).get_extents().width) for text in longest if text)
+    return max(widths, default=0.0) / 72
 
 
-def table_axes(
-    ax: Any, method: str, labels: Sequence[str], *, column: Sequence[str] = (), header: str = "", extra: float = 0.0
-) -> Any:
-    """Axes with one line for each label, the first on top, and perhaps a column of text on the right.
-
-    Labels and column must be escaped; `extra` is width for what else stands beside the plot.
-    """
-    pyplot(method)
-    n = len(labels)
-    width = text_width(labels, FONT_SIZE) + text_width([*column, header], SMALL) + 0.5
-    ax = open_axes(ax, method, width + PLOT_WIDTH + extra, n * LINE_HEIGHT + AROUND)
-    size = line_font(ax, n)
-    ax.set_ylim(n - 0.4, -0.6)
-    ax.set_yticks(range(n), labels, fontsize=size, color=INK, **PLAIN)
-    ax.tick_params(axis="y", length=0)
-    right_column(ax, column, size=min(SMALL, size), header=header)
-    return ax
-
-
-def line_font(ax: Any, n_lines: int) -> float:
+def font_size(ax: Any, n_lines: int) -> float:
     """A font size with which so many lines do not touch in these axes."""
     return min(FONT_SIZE, max(3.0, 0.72 * plot_height(ax) * 72.0 / (n_lines + 0.2)))
 
@@ -83,21 +100,10 @@ def plot_height(ax: Any) -> float:
     return float(ax.get_position().height * ax.figure.get_figheight())
 
 
-def right_column(ax: Any, column: Sequence[str], *, size: float, header: str = "") -> None:
-    """Texts right of the plot, one for each line."""
-    for place, text in enumerate(column):
-        ax.text(
-            1.015, place, text, transform=ax.get_yaxis_transform(), ha="left", va="center", fontsize=size, color=SOFT,
-            **PLAIN,
-        )  # fmt: skip
-    if header:
-        ax.text(1.015, 1.0, header, transform=ax.transAxes, ha="left", va="bottom", fontsize=size, color=SOFT, **PLAIN)
-
-
-def dress(
-    ax: Any, *, title: str = "", x_label: str = "", y_label: str = "", caption: str = "", grid: str = "x"
+def style_axes(
+    ax: Any, *, title: str = "", x_label: str = "", y_label: str = "", notes: Sequence[str] = (), grid: str = "x"
 ) -> None:
-    """Title, labels, a note below, a light grid. All texts are escaped already."""
+    """Add title, labels, notes below and a light grid; texts must be escaped, and empty notes are left out."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(LINE)
     ax.tick_params(axis="x", labelsize=SMALL, color=LINE, labelcolor=INK)
@@ -105,31 +111,50 @@ def dress(
     ax.set_axisbelow(True)
     if title:
         ax.set_title(fill(title, 54), loc="left", fontsize=FONT_SIZE + 1, color=INK, **PLAIN)
-    notes = caption if len(caption) <= NOTE_WIDTH else caption.replace("; ", "\n")
-    below = [x_label, notes] if notes else [x_label]
+    written = [note for note in notes if note]
+    caption = "; ".join(written)
+    below = [x_label, caption if len(caption) <= NOTE_WIDTH else "\n".join(written)] if caption else [x_label]
     ax.set_xlabel("\n".join(below), fontsize=SMALL, color=INK, linespacing=1.35, **PLAIN)
     for axis in (ax.xaxis, ax.yaxis):
         axis.get_offset_text().set_fontsize(SMALL)
     if y_label:
         ax.set_ylabel(y_label, fontsize=SMALL, color=INK, **PLAIN)
+        ax.tick_params(axis="y", labelsize=SMALL, color=LINE, labelcolor=INK)
 
 
-def which(explanation: Explanation, *, row: int | None = None, output: int | None = None) -> str:
-    """The row and output in words, escaped; empty when there is nothing to tell apart."""
-    parts = [] if row is None else [f"row {row}"]
-    if output is not None:
-        names = explanation.output_names
-        name = shortened(cleaned(names[output]), CATEGORY_WIDTH) if names else str(output)
-        parts.append(f"output {name}")
-    text = ", ".join(parts)
-    return escaped(text[:1].upper() + text[1:])
+def data_colours() -> Any:
+    """Colour map of data, low to high; viridis without its yellow end, which is too light on white."""
+    from matplotlib import colormaps
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("controlshap", colormaps["viridis"]([i / 255 * 0.87 for i in range(256)]))
 
 
-def sentence(*parts: str) -> str:
-    """Notes that are not empty, with semicolons between."""
-    return "; ".join(part for part in parts if part)
+def sign_colours(values: Any, uncertain: Any) -> list[str]:
+    """One colour for each value."""
+    return [
+        (PALE_NEGATIVE if pale else NEGATIVE) if value < 0 else (PALE_POSITIVE if pale else POSITIVE)
+        for value, pale in zip(values, uncertain, strict=True)
+    ]
 
 
-def not_shown(n_left: int) -> str:
-    """How many players were left out."""
-    return "" if n_left == 0 else f"{n_left} smaller {'one is' if n_left == 1 else 'ones are'} not shown"
+def logarithmic_ticks(low: float, high: float, most: int = 6) -> FloatArray:
+    """Round numbers between two positive ones: three or more where there are such, else the two themselves."""
+    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    for digits in TICK_DIGITS:
+        ticks = np.array([digit * 10.0**power for power in powers for digit in digits])
+        ticks = ticks[(ticks >= low) & (ticks <= high)]
+        if len(ticks) >= 3:
+            return ticks[:: int(np.ceil(len(ticks) / most))]
+    return ticks if len(ticks) == 2 else np.array([low, high])
+
+
+def use_logarithm(axis: Any, low: float, high: float) -> None:
+    """Make `ax.xaxis` logarithmic from `low` to `high`, with few ticks in plain numbers."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    axis.axes.set_xscale("log")
+    axis.axes.set_xlim(low, high)
+    axis.set_major_locator(FixedLocator(logarithmic_ticks(low, high).tolist()))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: format_label(float(value), 2)))
+    axis.set_minor_locator(NullLocator())

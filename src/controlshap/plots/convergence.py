@@ -6,27 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap._checks import check_level
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
 from controlshap.plots.canvas import (
     AROUND,
+    INK,
+    LINE,
     PLAIN,
+    SEVERAL,
     SMALL,
-    dress,
-    not_shown,
+    import_pyplot,
     open_axes,
     plot_height,
-    pyplot,
-    sentence,
+    style_axes,
     text_width,
-    which,
+    use_logarithm,
 )
-from controlshap.plots.certainty_marks import told
-from controlshap.plots.palette import INK, LINE, SEVERAL
-from controlshap.plots.selection import check_max_players, check_output, check_row, narrowed
-from controlshap.plots.ticks import use_logarithm
-from controlshap.results.naming import escaped, short_names
+from controlshap.plots.selection import check_row, select
+from controlshap.results.wording import escape
 from controlshap.statistics.certainty import magnitude_order, quantile
 
 if TYPE_CHECKING:
@@ -41,55 +38,47 @@ def draw_convergence(
     explanation: Explanation, *, row: int, output: int | str | None, max_players: int | None, level: float, ax: Any
 ) -> Any:
     """See `Plots.convergence`."""
-    level = check_level(level)
-    number = check_output(explanation, output)
     row = check_row(explanation, row)
-    n_players = len(explanation.feature_names)
-    n = check_max_players(max_players, n_players)
-    if explanation.history is None:
+    chosen = select(explanation, row=row, output=output, max_players=max_players, level=level)
+    part, n = chosen.part, chosen.n_shown
+    if part.history is None:
         raise InvalidArgumentError(
             "`explanation.history` was not recorded, and `plot.convergence()` draws it. "
             "Explain with `explainer(X, history=True)`."
         )
-    past = explanation.history[row]
-    one = narrowed(explanation, row=row, output=number)
+    past = part.history[0]
     looks, values, errors = past.n_evaluations, past.values, past.standard_errors
-    if number is not None:
-        values, errors = values[..., number], errors[..., number]
     if len(looks) == 0:  # what is exact from the start has no past
-        looks, values, errors = one.n_evaluations, one.values, one.standard_errors
-    order = magnitude_order(one.values[0])[:n]
-    critical = quantile(one.degrees_of_freedom[0], (1.0 - level) / 2.0)
-    pyplot("convergence")
-    names = [escaped(short_names(explanation.feature_names)[player]) for player in order]
+        looks, values, errors = part.n_evaluations, part.values, part.standard_errors
+    order = magnitude_order(part.values[0])[:n]
+    reaches = quantile(part.degrees_of_freedom[0], (1.0 - chosen.level) / 2.0) * errors
+    import_pyplot("convergence")
+    names = [escape(chosen.names[player]) for player in order]
     height = max(2.6, n * NAME_HEIGHT) + AROUND
-    made = ax is None
+    is_new = ax is None
     ax = open_axes(ax, "convergence", 5.2 + text_width(names, SMALL), height)
     for place, player in enumerate(order):
         colour, style = SEVERAL[place % len(SEVERAL)], STYLES[place // len(SEVERAL) % len(STYLES)]
-        _one(ax, looks, values[:, player], critical[player] * errors[:, player], colour, style)
+        _draw_line(ax, looks, values[:, player], reaches[:, player], colour, style)
     ax.axhline(0.0, color=LINE, linewidth=0.9, zorder=0.9)
+    _scale_evaluations(ax, looks)
+    ax.set_ylim(*limits(values[:, order], reaches[:, order]))
+    _draw_names(ax, names, values[-1, order], height - AROUND if is_new else plot_height(ax))
+    notes = [chosen.errors, chosen.not_shown]
+    style_axes(ax, title=chosen.title, x_label="model evaluations", y_label="Shapley value", notes=notes, grid="y")
+    return ax
+
+
+def _scale_evaluations(ax: Any, looks: Any) -> None:
     if looks.min() > 0 and looks.max() > 5 * looks.min():
         reach = (looks.max() / looks.min()) ** 0.03
         use_logarithm(ax.xaxis, looks.min() / reach, looks.max() * reach)
     else:
         ax.margins(x=0.03)
         ax.locator_params(axis="x", nbins=6)
-    ax.set_ylim(*limits(values[:, order], (critical * errors)[:, order]))
-    _names(ax, names, values[-1, order], height - AROUND if made else plot_height(ax))
-    dress(
-        ax,
-        title=which(explanation, row=row, output=number),
-        x_label="model evaluations",
-        y_label="Shapley value",
-        caption=sentence(told(one, level), not_shown(n_players - n)),
-        grid="y",
-    )
-    ax.tick_params(axis="y", labelsize=SMALL, color=LINE, labelcolor=INK)
-    return ax
 
 
-def _one(ax: Any, looks: Any, values: FloatArray, reaches: FloatArray, colour: str, style: str) -> None:
+def _draw_line(ax: Any, looks: Any, values: FloatArray, reaches: FloatArray, colour: str, style: str) -> None:
     """A line with its band; a first look may have no error yet."""
     known = np.isfinite(reaches)
     low, high = np.where(known, values - reaches, np.nan), np.where(known, values + reaches, np.nan)
@@ -113,7 +102,7 @@ def limits(values: FloatArray, reaches: FloatArray) -> tuple[float, float]:
     return float(low - 0.05 * span), float(high + 0.05 * span)
 
 
-def _names(ax: Any, names: list[str], ends: FloatArray, height: float) -> None:
+def _draw_names(ax: Any, names: list[str], ends: FloatArray, height: float) -> None:
     """Names right of the lines' ends, moved apart where they would touch."""
     low, high = ax.get_ylim()
     wanted = (ends - low) / (high - low)
@@ -146,6 +135,6 @@ def spread_out(wanted: FloatArray, gap: float) -> FloatArray:
         blocks.append((mean, count))
     smooth = np.repeat([mean for mean, _ in blocks], [count for _, count in blocks])
     smooth = np.clip(smooth, 0.0, 1.0 - gap * (n - 1))
-    found = np.empty(n)
-    found[order] = smooth + gap * np.arange(n)
-    return found
+    positions = np.empty(n)
+    positions[order] = smooth + gap * np.arange(n)
+    return positions

@@ -6,16 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap._checks import check_level
 from controlshap._types import FloatArray
-from controlshap.plots.canvas import PLAIN, SMALL, dress, open_axes, pyplot, sentence, text_width, which
-from controlshap.plots.certainty_marks import interval_marks
-from controlshap.plots.palette import FAINT, INK, LINE, NEGATIVE, NO_SIZE, SEVERAL, SOFT, data_colours
-from controlshap.plots.selection import check_output, check_player, narrowed
-from controlshap.plots.swarm import offsets
-from controlshap.results.naming import escaped, short_names
-from controlshap.results.numerals import numeral
-from controlshap.results.shown import Shown, classify
+from controlshap.plots.beeswarm import spread_dots
+from controlshap.plots.canvas import (
+    FAINT,
+    INK,
+    LINE,
+    NEGATIVE,
+    NO_SIZE,
+    PLAIN,
+    SEVERAL,
+    SMALL,
+    SOFT,
+    data_colours,
+    import_pyplot,
+    open_axes,
+    style_axes,
+    text_width,
+)
+from controlshap.plots.selection import check_player, select
+from controlshap.results.wording import PlayerData, classify, escape, format_label
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
@@ -34,56 +44,46 @@ def draw_dependence(
     ax: Any,
 ) -> Any:
     """See `Plots.dependence`."""
-    level = check_level(level)
-    chosen = check_player(explanation, player, "player")
+    number = check_player(explanation, player, "player")
     other = None if by is None else check_player(explanation, by, "by")
-    number = check_output(explanation, output)
-    one = narrowed(explanation, output=number)
-    marks = interval_marks(one, level)
-    data = one.player_data()
-    names = [escaped(name) for name in short_names(explanation.feature_names)]
+    chosen = select(explanation, output=output, level=level)
+    data = chosen.part.player_data()
+    names = [escape(name) for name in chosen.names]
     by_name = "" if other is None else names[other]
-    values, reaches = one.values[:, chosen], marks.reaches[:, chosen]
-    shown = classify(data[:, chosen])
+    values, reaches = chosen.part.values[:, number], chosen.reaches[:, number]
+    shown = classify(data[:, number])
     n_places = len(shown.categories) + 1
-    pyplot("dependence")
+    import_pyplot("dependence")
     key = None if other is None else classify(data[:, other])
     ax = open_axes(ax, "dependence", max(5.6, 1.6 + 0.62 * n_places) + _key_width(key, by_name), 4.0)
     positions = _positions(ax, shown, values)
     colours = None if key is None else _colours(ax, key, by_name)
-    size = float(np.clip(40.0 / len(one) ** 0.33, 2.8, 5.5))
+    n_rows = len(values)
     if (reaches > 0).any():
-        bars = ax.errorbar(
-            positions, values, yerr=reaches, fmt="none", elinewidth=0.8 if len(one) < 150 else 0.5, zorder=2,
-            ecolor=FAINT,        )  # fmt: skip
+        width = 0.8 if n_rows < 150 else 0.5
+        bars = ax.errorbar(positions, values, yerr=reaches, fmt="none", elinewidth=width, zorder=2, ecolor=FAINT)
         bars.set_label("_intervals")
+    size = float(np.clip(40.0 / n_rows**0.33, 2.8, 5.5))
     ax.scatter(positions, values, s=size**2, color=NEGATIVE if colours is None else colours, linewidths=0, zorder=3)
     ax.axhline(0.0, color=LINE, linewidth=0.9, zorder=0.9)
     grey = key is not None and key.numbers is not None and bool(key.apart.any())
-    dress(
-        ax,
-        title=which(explanation, output=number),
-        x_label=names[chosen],
-        y_label="Shapley value",
-        caption=sentence(marks.told, "grey: no data for the colour" if grey else ""),
-        grid="y",
-    )
-    ax.tick_params(axis="y", labelsize=SMALL, color=LINE, labelcolor=INK)
+    notes = [chosen.errors, "grey: no data for the colour" if grey else ""]
+    style_axes(ax, title=chosen.title, x_label=names[number], y_label="Shapley value", notes=notes, grid="y")
     return ax
 
 
-def _apart_label(shown: Shown) -> str:
+def _apart_label(shown: PlayerData) -> str:
     if shown.numbers is None or not np.isinf(shown.numbers).any():
         return "missing"
     return "missing or\ninfinite" if np.isnan(shown.numbers).any() else "infinite"
 
 
-def _positions(ax: Any, shown: Shown, values: FloatArray) -> FloatArray:
+def _positions(ax: Any, shown: PlayerData, values: FloatArray) -> FloatArray:
     """Places on the horizontal axis, which gets its ticks; what has no number or category stands apart."""
     apart = shown.apart
     step = (float(np.ptp(values)) or 1.0) / 45.0
     if shown.numbers is None:
-        places, labels = list(range(len(shown.categories))), [escaped(label) for label in shown.categories]
+        places, labels = list(range(len(shown.categories))), [escape(label) for label in shown.categories]
         positions = shown.codes.astype(float)
         if apart.any():
             places, labels = [*places, len(places)], [*labels, "missing"]
@@ -91,7 +91,7 @@ def _positions(ax: Any, shown: Shown, values: FloatArray) -> FloatArray:
             _fence(ax, len(places) - 1.5)
         for place in places:
             members = positions == place
-            positions[members] += offsets(values[members], step, 0.05, 0.32)
+            positions[members] += spread_dots(values[members], step, 0.05, 0.32)
         turned = max((len(label) for label in labels), default=0) * len(labels) > 60
         ax.set_xticks(
             places, labels, fontsize=SMALL, rotation=35 if turned else 0, ha="right" if turned else "center",
@@ -111,11 +111,11 @@ def _positions(ax: Any, shown: Shown, values: FloatArray) -> FloatArray:
 
     at = high + GAP * span if len(usable) else 0.0
     ticks = [tick for tick in MaxNLocator(5).tick_values(low, high) if low <= tick <= high] if len(usable) else []
-    ax.set_xticks([*ticks, at], [*(numeral(float(tick)) for tick in ticks), _apart_label(shown)])
+    ax.set_xticks([*ticks, at], [*(format_label(float(tick)) for tick in ticks), _apart_label(shown)])
     ax.set_xlim(low - 0.04 * span, at + 0.07 * span)
     if len(usable):
         _fence(ax, high + 0.5 * GAP * span)
-    positions[apart] = at + offsets(values[apart], step, 0.008 * span, 0.05 * span)
+    positions[apart] = at + spread_dots(values[apart], step, 0.008 * span, 0.05 * span)
     return positions
 
 
@@ -123,14 +123,14 @@ def _fence(ax: Any, at: float) -> None:
     ax.axvline(at, color=LINE, linewidth=0.8, linestyle=(0, (2, 3)), zorder=0.9)
 
 
-def _key_width(key: Shown | None, name: str) -> float:
+def _key_width(key: PlayerData | None, name: str) -> float:
     """Inches that the key of the colours takes."""
     if key is None or key.numbers is not None:
         return 0.0 if key is None else 0.9
-    return text_width([name, *(escaped(label) for label in key.categories)], SMALL) + 0.4
+    return text_width([name, *(escape(label) for label in key.categories)], SMALL) + 0.4
 
 
-def _colours(ax: Any, shown: Shown, name: str) -> Any:
+def _colours(ax: Any, shown: PlayerData, name: str) -> Any:
     """Colours of the rows `(rows, 4)` by another player's data, and their key."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize, to_rgba
@@ -152,7 +152,7 @@ def _colours(ax: Any, shown: Shown, name: str) -> Any:
         # more categories than colours: the last colours are shared, and the key says so
         colour = to_rgba(SEVERAL[code]) if code < len(SEVERAL) else to_rgba(INK)
         colours[shown.codes == code] = colour
-        keys.append((escaped(label), colour))
+        keys.append((escape(label), colour))
     if shown.apart.any():
         keys.append(("missing", to_rgba(NO_SIZE)))
     if len(shown.categories) > len(SEVERAL) + 1:

@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap._checks import check_level
 from controlshap._types import BoolArray, FloatArray
-from controlshap.plots.canvas import SMALL, dress, line_font, not_shown, sentence, table_axes, which
-from controlshap.plots.certainty_marks import interval_marks
-from controlshap.plots.palette import INK, LINE, NEGATIVE, POSITIVE, SOFT
-from controlshap.plots.selection import check_max_players, check_output, check_row, narrowed
-from controlshap.results.naming import escaped, short_names
-from controlshap.results.numerals import chance, percent
+from controlshap.plots.canvas import INK, LINE, NEGATIVE, POSITIVE, SMALL, SOFT, font_size, open_table, style_axes
+from controlshap.plots.selection import check_row, select
+from controlshap.results.wording import escape, format_chance, format_level
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
@@ -24,22 +20,33 @@ def draw_ranking(
     explanation: Explanation, *, row: int, output: int | str | None, max_players: int | None, level: float, ax: Any
 ) -> Any:
     """See `Plots.ranking`."""
-    level = check_level(level)
-    number = check_output(explanation, output)
     row = check_row(explanation, row)
-    n_players = len(explanation.feature_names)
-    n = check_max_players(max_players, n_players)
-    one = narrowed(explanation, row=row, output=number)
-    ranking = one.ranking(level)
+    chosen = select(explanation, row=row, output=output, max_players=max_players, level=level)
+    n, ranking = chosen.n_shown, chosen.part.ranking(chosen.level)
     order = ranking.order[0][:n]
-    marks = interval_marks(one, level)
-    values = one.values[0][order]
-    low, high = magnitude_interval(marks.low[0][order], marks.high[0][order])
-    names = short_names(explanation.feature_names)
-    # of the players that are shown; the last is told from the first that is not
+    values = chosen.part.values[0][order]
+    low, high = magnitude_interval(chosen.low[0][order], chosen.high[0][order])
+    # of the players that are shown; the last is compared with the first that is not
     separated = ranking.separated[0][:n]
     header = "" if separated[: n - 1].all() else "swap on a rerun"
-    ax = table_axes(ax, "ranking", [escaped(names[player]) for player in order], header=header, extra=0.1)
+    ax = open_table(ax, "ranking", [escape(chosen.names[player]) for player in order], header=header, extra=0.1)
+    _draw_sizes(ax, values, low, high)
+    _draw_order(ax, separated, ranking.swap_probability[0][: n - 1], min(SMALL, font_size(ax, n)) - 0.5)
+    ax.margins(x=0.05)
+    ax.set_xlim(left=0.0)
+    handles, labels = ax.get_legend_handles_labels()
+    # above the plot: inside it a legend would hide some interval or other
+    ax.legend(
+        handles, labels, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, fontsize=SMALL, frameon=False,
+        handletextpad=0.3, columnspacing=1.0, borderpad=0.0, borderaxespad=0.1,
+    )  # fmt: skip
+    notes = [_describe_order(separated, level, exact=chosen.errors == "exact"), chosen.not_shown]
+    style_axes(ax, title=chosen.title, x_label=f"|Shapley value|, {chosen.errors}", notes=notes)
+    return ax
+
+
+def _draw_sizes(ax: Any, values: FloatArray, low: FloatArray, high: FloatArray) -> None:
+    """Dots at the absolute values, coloured by sign, with intervals."""
     sizes = np.abs(values)
     for sign, colour, label in ((values >= 0, POSITIVE, "positive"), (values < 0, NEGATIVE, "negative")):
         if sign.any():
@@ -49,22 +56,6 @@ def draw_ranking(
             if (high > low).any():
                 drawn |= {"xerr": np.maximum(ends, 0.0), "elinewidth": 1.3, "capsize": 2.2, "capthick": 1.1}
             ax.errorbar(sizes[sign], places, **drawn)
-    _order(ax, separated, ranking.swap_probability[0][: n - 1], min(SMALL, line_font(ax, n)) - 0.5)
-    ax.margins(x=0.05)
-    ax.set_xlim(left=0.0)
-    handles, labels = ax.get_legend_handles_labels()
-    # above the plot: inside it a legend would hide some interval or other
-    ax.legend(
-        handles, labels, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, fontsize=SMALL, frameon=False,
-        handletextpad=0.3, columnspacing=1.0, borderpad=0.0, borderaxespad=0.1,
-    )  # fmt: skip
-    dress(
-        ax,
-        title=which(explanation, row=row, output=number),
-        x_label=f"|Shapley value|, {marks.told}",
-        caption=sentence(_told_order(separated, level, exact=marks.told == "exact"), not_shown(n_players - n)),
-    )
-    return ax
 
 
 def magnitude_interval(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -73,15 +64,15 @@ def magnitude_interval(low: FloatArray, high: FloatArray) -> tuple[FloatArray, F
     return np.where((low <= 0) & (high >= 0), 0.0, ends.min(axis=0)), ends.max(axis=0)
 
 
-def _told_order(separated: BoolArray, level: float, *, exact: bool) -> str:
+def _describe_order(separated: BoolArray, level: float, *, exact: bool) -> str:
     if len(separated) == 0:
         return ""
     if not separated.any():
-        return "all are tied" if exact else f"no place of the order is certified at {percent(level)}"
-    return "line: those above are " + ("the largest" if exact else f"certified the largest, at {percent(level)}")
+        return "all are tied" if exact else f"no place of the order is certified at {format_level(level)}"
+    return "line: those above are " + ("the largest" if exact else f"certified the largest, at {format_level(level)}")
 
 
-def _order(ax: Any, separated: BoolArray, swaps: FloatArray, size: float) -> None:
+def _draw_order(ax: Any, separated: BoolArray, swaps: FloatArray, size: float) -> None:
     """Lines between certified neighbours; brackets and chances of a swap between the others."""
     beside = ax.get_yaxis_transform()
     for cut in np.flatnonzero(separated):
@@ -92,7 +83,7 @@ def _order(ax: Any, separated: BoolArray, swaps: FloatArray, size: float) -> Non
     for place, swap in enumerate(swaps):
         if not separated[place]:
             ax.text(
-                1.035, place + 0.5, chance(float(swap)), transform=beside, ha="left", va="center", fontsize=size,
+                1.035, place + 0.5, format_chance(float(swap)), transform=beside, ha="left", va="center", fontsize=size,
                 color=INK if swap >= 0.1 else SOFT,
             )  # fmt: skip
     for first, last in open_groups(separated[: len(swaps)]):

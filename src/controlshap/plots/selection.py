@@ -1,17 +1,119 @@
-"""Which row, output and players are drawn; checks of what was asked for."""
+"""What is drawn: which row, output and players, with which intervals."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap._checks import at_least
+from controlshap._checks import at_least, check_level
 from controlshap._errors import InvalidArgumentError
+from controlshap._types import BoolArray, FloatArray
+from controlshap.results.explanation import check_output
+from controlshap.results.wording import (
+    CATEGORY_WIDTH,
+    clean,
+    describe_zero_errors,
+    escape,
+    format_level,
+    shorten,
+    shorten_names,
+)
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """One output of an explanation, all rows or one, and how many players.
+
+    Attributes
+    ----------
+    whole : Explanation
+        All of it, as it was given.
+    part : Explanation
+        The output and rows to draw.
+    row, output : int or None
+        Their numbers, None where there is nothing to choose.
+    n_shown : int
+        Players to draw.
+    level : float
+        Confidence level of the intervals.
+    low, high : ndarray of shape (rows, players)
+        Intervals of the values of `part`, each for one value.
+    uncertain : ndarray of bool, same shape
+        Values that may have the other sign.
+    """
+
+    whole: Explanation
+    part: Explanation
+    row: int | None
+    output: int | None
+    n_shown: int
+    level: float
+    low: FloatArray
+    high: FloatArray
+    uncertain: BoolArray
+
+    @property
+    def reaches(self) -> FloatArray:
+        """Half widths of the intervals."""
+        return (self.high - self.low) / 2.0
+
+    @property
+    def errors(self) -> str:
+        """What the intervals are, in words; "exact" where there are none."""
+        if (self.part.status != "exact").any() and (self.part.standard_errors > 0).any():
+            return f"{format_level(self.level)} intervals"
+        return describe_zero_errors(self.part)
+
+    @property
+    def names(self) -> list[str]:
+        """Short names of all players; not escaped."""
+        return shorten_names(self.whole.feature_names)
+
+    @property
+    def title(self) -> str:
+        """Row and output in words, escaped; empty when there is nothing to choose."""
+        parts = [] if self.row is None else [f"row {self.row}"]
+        if self.output is not None:
+            names = self.whole.output_names
+            name = shorten(clean(names[self.output]), CATEGORY_WIDTH) if names else str(self.output)
+            parts.append(f"output {name}")
+        text = ", ".join(parts)
+        return escape(text[:1].upper() + text[1:])
+
+    @property
+    def not_shown(self) -> str:
+        """How many players are left out, in words."""
+        n_left = len(self.whole.feature_names) - self.n_shown
+        return "" if n_left == 0 else f"{n_left} smaller {'one is' if n_left == 1 else 'ones are'} not shown"
+
+
+def select(
+    explanation: Explanation,
+    *,
+    row: int | None = None,
+    output: int | str | None,
+    max_players: int | None = None,
+    level: float = 0.95,
+) -> Selection:
+    """Check what a plot was asked for; `row` was checked before."""
+    level = check_level(level)
+    number = check_output(explanation, output)
+    n_shown = len(explanation.feature_names)
+    if max_players is not None:
+        n_shown = min(n_shown, at_least("max_players", max_players, 1, "players to show, or None for all"))
+    part = explanation.output(number)
+    part = part if row is None else part[row]
+    low, high = part.confidence_interval(level)
+    errors = part.standard_errors
+    # an error of 0 says nothing until every background row was used
+    unseen = (errors == 0) & ~part.complete[:, None] & (part.values != 0)
+    uncertain = ((errors > 0) & (low <= 0) & (high >= 0)) | unseen
+    return Selection(explanation, part, row, number, n_shown, level, low, high, uncertain)
 
 
 def check_row(explanation: Explanation, row: Any) -> int:
@@ -20,23 +122,6 @@ def check_row(explanation: Explanation, row: Any) -> int:
     if isinstance(row, bool) or not isinstance(row, (int, np.integer)) or not 0 <= row < n:
         raise InvalidArgumentError(f"`row` must be the number of an explained row, 0 to {n - 1}; got {row!r}.")
     return int(row)
-
-
-def check_output(explanation: Explanation, output: Any) -> int | None:
-    """An output's number, or None for a model with one output."""
-    if explanation.values.ndim == 2:
-        if output is not None:
-            raise InvalidArgumentError(f"`output` must be left out: the model has one output; got {output!r}.")
-        return None
-    n = explanation.values.shape[2]
-    names = explanation.output_names or ()
-    known = f"a number from 0 to {n - 1}" + (f" or one of {list(names[:8])}" if names else "")
-    if isinstance(output, str) and output in names:
-        return names.index(output)
-    if isinstance(output, bool) or not isinstance(output, (int, np.integer)) or not 0 <= output < n:
-        got = "nothing" if output is None else repr(output)
-        raise InvalidArgumentError(f"`output` must be {known}: the model has {n} outputs; got {got}.")
-    return int(output)
 
 
 def check_player(explanation: Explanation, player: Any, argument: str) -> int:
@@ -50,32 +135,3 @@ def check_player(explanation: Explanation, player: Any, argument: str) -> int:
             f"got {player!r}."
         )
     return int(player)
-
-
-def check_max_players(max_players: Any, n_players: int) -> int:
-    """How many players to show."""
-    if max_players is None:
-        return n_players
-    return min(n_players, at_least("max_players", max_players, 1, "players to show, or None for all"))
-
-
-def narrowed(explanation: Explanation, *, row: int | None = None, output: int | None = None) -> Explanation:
-    """The same explanation with one row, or one output, or both; arrays then have no axis of outputs."""
-    rows: Any = slice(None) if row is None else slice(row, row + 1)
-    after_players: Any = (rows,) if output is None else (rows, slice(None), output)
-    after_rows: Any = (rows,) if output is None else (rows, output)
-    whole = (
-        "values", "standard_errors", "uncontrolled_values", "uncontrolled_standard_errors", "variance_reduction",
-        "degrees_of_freedom", "background_standard_errors",
-    )  # fmt: skip
-    by_output = ("base_values", "base_standard_errors", "covariance")
-    by_row = ("n_evaluations", "status", "method", "controls", "data", "look_shares", "complete")
-    changes: dict[str, Any] = {}
-    for names, index in ((whole, after_players), (by_output, after_rows), (by_row, (rows,))):
-        for name in names:
-            array = getattr(explanation, name)
-            changes[name] = None if array is None else array[index]
-    if output is not None:
-        changes["output_names"] = None
-    # what was evaluated, and when, belongs to all rows and outputs
-    return replace(explanation, evaluations=None, stages=(), history=None, **changes)

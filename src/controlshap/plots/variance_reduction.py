@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from controlshap._types import FloatArray
-from controlshap.plots.canvas import FONT_SIZE, dress, not_shown, sentence, table_axes, which
-from controlshap.plots.palette import NEGATIVE, POSITIVE, SOFT
-from controlshap.plots.selection import check_max_players, check_output, narrowed
-from controlshap.plots.ticks import use_logarithm
-from controlshap.results.naming import escaped, short_names
-from controlshap.results.numerals import numeral
+from controlshap.plots.canvas import FONT_SIZE, NEGATIVE, POSITIVE, SOFT, open_table, style_axes, use_logarithm
+from controlshap.plots.selection import select
+from controlshap.results.wording import escape, format_label
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
@@ -22,42 +19,31 @@ def draw_variance_reduction(
     explanation: Explanation, *, output: int | str | None, max_players: int | None, ax: Any
 ) -> Any:
     """See `Plots.variance_reduction`."""
-    number = check_output(explanation, output)
-    n_players = len(explanation.feature_names)
-    n = check_max_players(max_players, n_players)
-    one = narrowed(explanation, output=number)
-    order = one.summary().order[:n]
-    sampled = (one.uncontrolled_standard_errors > 0).any(axis=1) | (one.standard_errors > 0).any(axis=1)
+    chosen = select(explanation, output=output, max_players=max_players)
+    part, n = chosen.part, chosen.n_shown
+    order = part.summary().order[:n]
+    sampled = (part.uncontrolled_standard_errors > 0).any(axis=1) | (part.standard_errors > 0).any(axis=1)
     n_exact = int((~sampled).sum())
-    plain, controlled = (
-        (np.zeros(n), np.zeros(n))
-        if not sampled.any()
-        else (
+    plain: FloatArray = np.zeros(n)
+    controlled: FloatArray = np.zeros(n)
+    if sampled.any():
+        plain, controlled = (
             np.median(errors[sampled][:, order], axis=0)
-            for errors in (one.uncontrolled_standard_errors, one.standard_errors)
+            for errors in (part.uncontrolled_standard_errors, part.standard_errors)
         )
-    )
     ratios = variance_ratios(plain, controlled)
-    names = short_names(explanation.feature_names)
-    ax = table_axes(
-        ax,
-        "variance_reduction",
-        [escaped(names[player]) for player in order],
-        column=[_ratio_text(ratio, before) for ratio, before in zip(ratios, plain, strict=True)],
-        header="variance ratio",
-    )
+    column = [_ratio_text(ratio, before) for ratio, before in zip(ratios, plain, strict=True)]
+    labels = [escape(chosen.names[player]) for player in order]
+    ax = open_table(ax, "variance_reduction", labels, column=column, header="variance ratio")
     _draw(ax, plain, controlled)
-    dress(
-        ax,
-        title=_title(one, sampled, which(explanation, output=number)),
-        x_label="standard error, median over rows" if len(one) > 1 else "standard error",
-        caption=sentence(
-            "without control (hollow) and with it (filled)" if sampled.any() else "",
-            f"{n_exact} exact row{'s' if n_exact > 1 else ''} left out" if n_exact and sampled.any() else "",
-            "arrow: no error left" if bool(((controlled == 0) & (plain > 0)).any()) else "",
-            not_shown(n_players - n),
-        ),
-    )
+    notes = [
+        "without control (hollow) and with it (filled)" if sampled.any() else "",
+        f"{n_exact} exact row{'s' if n_exact > 1 else ''} left out" if n_exact and sampled.any() else "",
+        "arrow: no error left" if bool(((controlled == 0) & (plain > 0)).any()) else "",
+        chosen.not_shown,
+    ]
+    x_label = "standard error, median over rows" if len(part) > 1 else "standard error"
+    style_axes(ax, title=_title(part, sampled, chosen.title), x_label=x_label, notes=notes)
     return ax
 
 
@@ -70,21 +56,21 @@ def variance_ratios(plain: FloatArray, controlled: FloatArray) -> FloatArray:
 def _ratio_text(ratio: float, before: float) -> str:
     if before == 0 and ratio == 1:
         return "no error"
-    return f"× {numeral(ratio, 3)}"
+    return f"× {format_label(ratio, 3)}"
 
 
-def _title(one: Explanation, sampled: Any, where: str) -> str:
+def _title(part: Explanation, sampled: Any, where: str) -> str:
     if not sampled.any():
         note = (
             "exact: nothing was sampled"
-            if (one.status == "exact").all()
+            if (part.status == "exact").all()
             else "no sampling error with or without control"
         )
-    elif not any(one.controls[sampled]):
+    elif not any(part.controls[sampled]):
         note = "no control was used"
     else:
-        gain = float(np.median(one.gain[sampled]))
-        note = f"gain of the control: {numeral(gain, 3)}{' (median)' if sampled.sum() > 1 else ''}"
+        gain = float(np.median(part.gain[sampled]))
+        note = f"gain of the control: {format_label(gain, 3)}{' (median)' if sampled.sum() > 1 else ''}"
     return f"{where}: {note}" if where else note[0].upper() + note[1:]
 
 

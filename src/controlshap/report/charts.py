@@ -1,4 +1,4 @@
-"""Bars of the charts that stand in the page itself, as percentages of the width; readable without a script."""
+"""The charts that are part of the page itself and need no script; places are percentages of the width."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from controlshap._types import FloatArray
-from controlshap.results.importance import importance_interval
-from controlshap.results.numbers import MINUS, count, factor, number, share, with_error
 from controlshap.results.ranking import Ranking
-from controlshap.results.summary import Summary
+from controlshap.results.summary import Summary, importance_interval
+from controlshap.results.wording import (
+    MINUS,
+    count_noun,
+    format_factor,
+    format_number,
+    format_share,
+    format_with_error,
+)
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
@@ -24,7 +30,7 @@ FEWEST_GAINS, MOST_BINS = 10, 9
 
 @dataclass(frozen=True)
 class Bar:
-    """A line of a chart: label, bar, whisker and the numbers in words. Places are percentages."""
+    """A line of a chart: label, bar, whisker and the numbers as text."""
 
     label: str
     text: str
@@ -43,73 +49,66 @@ class Chart:
     ticks: tuple[tuple[float, str], ...]
 
 
-def nice_step(span: float, most: int) -> float:
+def round_step(span: float, most: int) -> float:
     """A step of 1, 2 or 5 times a power of ten that gives at most `most` intervals."""
     power = 10.0 ** np.floor(np.log10(span / most))
     return float(next(step * power for step in (1.0, 2.0, 5.0, 10.0) if span / (step * power) <= most))
 
 
-def _axis(low: float, high: float) -> tuple[tuple[float, str], ...]:
+def _ticks(low: float, high: float) -> tuple[tuple[float, str], ...]:
     if high <= low:
         return ((0.0, "0"),)
-    step = nice_step(high - low, 5)
+    step = round_step(high - low, 5)
     places = np.arange(np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9) + 1) * step
-    return tuple((_percent(place, low, high), number(float(round(place / step) * step), 6)) for place in places)
+    return tuple((_percent(place, low, high), format_number(float(round(place / step) * step), 6)) for place in places)
 
 
 def _percent(place: float, low: float, high: float) -> float:
     return round(float(np.clip(100.0 * (place - low) / (high - low), 0.0, 100.0)), 2) if high > low else 0.0
 
 
-def signed(value: float, error: float) -> str:
-    """A value with its sign, always."""
-    text = with_error(value, error)
+def format_signed(value: float, error: float) -> str:
+    """A value with its error, and always with its sign."""
+    text = format_with_error(value, error)
     return text if text.startswith(MINUS) or value == 0 else "+" + text
 
 
-def importance(explanation: Explanation, summary: Summary, output: int, level: float) -> Chart:
-    """Mean absolute values with intervals, largest first; for one row its values, with their signs."""
-    several = explanation.values.ndim == 3
-
-    def of(array: FloatArray) -> FloatArray:
-        return array[..., output] if several else array
-
-    if len(explanation) == 1:
-        lows, highs = (of(bound)[0] for bound in explanation.confidence_interval(level))
-        values, errors = of(explanation.values)[0], of(explanation.standard_errors)[0]
+def importance(explanation: Explanation, summary: Summary, level: float) -> Chart:
+    """Mean absolute values of one output with intervals, largest first; for one row its values, with their signs."""
+    single = len(explanation) == 1
+    if single:
+        lows, highs = (bound[0] for bound in explanation.confidence_interval(level))
+        values, errors = explanation.values[0], explanation.standard_errors[0]
     else:
-        values, errors = of(summary.mean_absolute), of(summary.standard_errors)
-        lows, highs = (of(bound) for bound in importance_interval(explanation, summary, level))
+        values, errors = summary.mean_absolute, summary.standard_errors
+        lows, highs = importance_interval(explanation, summary, level)
     low, high = min(0.0, float(lows.min())), max(0.0, float(highs.max()))
     bars = []
     for player in np.argsort(-np.abs(values), kind="stable"):
         value, error = float(values[player]), float(errors[player])
-        ends = sorted((0.0, value))
-        start, end = (_percent(place, low, high) for place in ends)
-        text = signed(value, error) if len(explanation) == 1 else with_error(value, error)
-        whisker = (_percent(float(lows[player]), low, high), _percent(float(highs[player]), low, high))
+        start, end = (_percent(place, low, high) for place in sorted((0.0, value)))
         bars.append(
             Bar(
                 explanation.feature_names[player],
-                text,
+                format_signed(value, error) if single else format_with_error(value, error),
                 round(end - start, 2),
                 start,
-                low=whisker[0] if error > 0 else None,
-                high=whisker[1] if error > 0 else None,
+                low=_percent(float(lows[player]), low, high) if error > 0 else None,
+                high=_percent(float(highs[player]), low, high) if error > 0 else None,
                 positive=value >= 0,
             )
         )
-    return Chart(tuple(bars), _axis(low, high))
+    return Chart(tuple(bars), _ticks(low, high))
 
 
-def certified(ranking: Ranking, output: int) -> Chart:
+def certified(ranking: Ranking) -> Chart:
     """For each k: the share of rows whose k largest players are certified."""
-    cuts = ranking.separated[..., output] if ranking.separated.ndim == 3 else ranking.separated
+    cuts = ranking.separated
     n = len(cuts)
     bars = tuple(
         Bar(
             "the largest" if k == 0 else f"the {k + 1} largest",
-            f"{share(int(cuts[:, k].sum()), n)} of rows",
+            f"{format_share(int(cuts[:, k].sum()), n)} of rows",
             round(100.0 * float(cuts[:, k].mean()), 2),
         )
         for k in range(min(cuts.shape[1], N_PLACES))
@@ -123,7 +122,7 @@ def gains(values: FloatArray) -> Chart | None:
     if len(values) < FEWEST_GAINS or len(finite) == 0:
         return None
     low, high = np.log10(finite.min()), np.log10(finite.max())
-    # edges that one can say: 1, 2, 5, 10, 20, ...; coarser where there would be too many
+    # round edges: 1, 2, 5, 10, 20, ...; coarser where there would be too many
     for steps in ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
         powers = 10.0 ** np.arange(np.floor(low), np.ceil(high) + 1)
         edges = np.unique((powers[:, None] * np.array(steps)).reshape(-1))
@@ -134,12 +133,10 @@ def gains(values: FloatArray) -> Chart | None:
     counts, _ = np.histogram(finite, edges)
     if len(counts) < 2:
         return None
-    lines = [
-        (f"{factor(edges[i])} to {factor(edges[i + 1])} times", int(counts[i]))
-        for i in range(len(counts))
-    ]  # fmt: skip
+    ends = [format_factor(edge) for edge in edges]
+    lines = [(f"{ends[i]} to {ends[i + 1]} times", int(n)) for i, n in enumerate(counts)]
     unlimited = int(np.isinf(values).sum())
     if unlimited:
         lines.append(("no error left", unlimited))
     most = max(n for _, n in lines)
-    return Chart(tuple(Bar(label, count(n, "row"), round(100.0 * n / most, 2)) for label, n in lines), ())
+    return Chart(tuple(Bar(label, count_noun(n, "row"), round(100.0 * n / most, 2)) for label, n in lines), ())

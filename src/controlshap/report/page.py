@@ -1,4 +1,4 @@
-"""The page: everything the template shows, put together, with style and script inside."""
+"""Fill in the template of the page, with style and script inside."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from controlshap._optional import require
-from controlshap.report import charts
-from controlshap.report import sentences as wording
-from controlshap.report import settings as reproducing
+from controlshap._types import FloatArray
+from controlshap.report import charts, sentences, settings
 from controlshap.report.payload import common_block, output_block
-from controlshap.results.numbers import count, factor, number
+from controlshap.results.wording import count_noun, describe_zero_errors, format_factor, format_number
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
@@ -28,7 +27,7 @@ def _asset(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """As a content security policy names an element: nothing else runs, whatever a name in the data holds."""
+    """The hash by which a content security policy admits an element: no other runs, whatever the data hold."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
@@ -42,36 +41,54 @@ def output_names(explanation: Explanation) -> list[str]:
 
 def _facts(explanation: Explanation) -> list[tuple[str, str]]:
     """The four numbers at the top."""
-    gains = explanation.gain[wording.controlled_rows(explanation)]
+    gains = explanation.gain[sentences.controlled_rows(explanation)]
+    n_rows, n_players = explanation.values.shape[:2]
     spent = float(np.median(explanation.n_evaluations))
-    found = [
-        ("rows" if len(explanation) > 1 else "row", f"{len(explanation):,}"),
-        ("players" if explanation.values.shape[1] > 1 else "player", f"{explanation.values.shape[1]:,}"),
-        ("evaluations for a row" + (", median" if len(explanation) > 1 else ""), f"{spent:,.0f}"),
-    ]
     if len(gains):
-        middle = float(np.median(gains))
-        shown = "no error left" if np.isinf(middle) else f"{factor(middle)} times"
-        found.append(("less variance by the control", shown))
+        last = ("less variance by the control", _format_gain(gains))
     elif not explanation.standard_errors.any():
-        told = wording.without_error(explanation)
-        found.append(("sampling error", "none: exact" if told == "exact" else "none seen"))
+        exact = describe_zero_errors(explanation) == "exact"
+        last = ("sampling error", "none: exact" if exact else "none seen")
     else:
-        found.append(("largest standard error", number(float(explanation.standard_errors.max()), 2)))
-    return found
+        last = ("largest standard error", format_number(float(explanation.standard_errors.max()), 2))
+    return [
+        ("rows" if n_rows > 1 else "row", f"{n_rows:,}"),
+        ("players" if n_players > 1 else "player", f"{n_players:,}"),
+        ("evaluations for a row" + (", median" if n_rows > 1 else ""), f"{spent:,.0f}"),
+        last,
+    ]
+
+
+def _format_gain(gains: FloatArray) -> str:
+    middle = float(np.median(gains))
+    return "no error left" if np.isinf(middle) else f"{format_factor(middle)} times"
 
 
 def _methods(explanation: Explanation) -> list[tuple[str, str, str]]:
     """Estimator and controls, rows that used them, and their median gain."""
-    found, controlled = [], wording.controlled_rows(explanation)
+    lines, controlled = [], sentences.controlled_rows(explanation)
     for method in np.unique(explanation.method):
         chosen = explanation.method == method
-        bought = "no control, or exact"
-        if (chosen & controlled).any():
-            gain = float(np.median(explanation.gain[chosen & controlled]))
-            bought = "no error left" if np.isinf(gain) else f"{factor(gain)} times"
-        found.append((str(method), count(int(chosen.sum()), "row"), bought))
-    return found
+        gains = explanation.gain[chosen & controlled]
+        bought = _format_gain(gains) if len(gains) else "no control, or exact"
+        lines.append((str(method), count_noun(int(chosen.sum()), "row"), bought))
+    return lines
+
+
+def _output(explanation: Explanation, name: str, level: float, markup: Any) -> dict[str, Any]:
+    """What the template shows of one output."""
+    ranking, summary = explanation.ranking(level), explanation.summary()
+    return {
+        "name": name,
+        "sentences": [sentences.about_importance(explanation, summary), sentences.about_order(ranking)],
+        "importance": charts.importance(explanation, summary, level),
+        "certified": charts.certified(ranking) if len(explanation) > 1 else None,
+        "order": ranking.describe(0),
+        "bias": format_number(float(summary.bias_bound.max()), 2),
+        "exact": not explanation.standard_errors.any(),
+        # safe: escaped for a script element by `payload.as_json`
+        "block": markup(output_block(explanation, ranking)),
+    }
 
 
 def render(explanation: Explanation, title: str, level: float) -> str:
@@ -84,48 +101,32 @@ def render(explanation: Explanation, title: str, level: float) -> str:
     )
     style = _asset("report.css")
     script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in _SCRIPTS) + "})();\n"
-    names, ranking, summary = output_names(explanation), explanation.ranking(level), explanation.summary()
-    gains = explanation.gain[wording.controlled_rows(explanation)]
-    outputs: list[dict[str, Any]] = []
-    for output, name in enumerate(names):
-        outputs.append(
-            {
-                "name": name,
-                "sentences": [
-                    wording.about_importance(explanation, summary, output),
-                    wording.about_order(explanation, ranking, output),
-                ],
-                "importance": charts.importance(explanation, summary, output, level),
-                "certified": charts.certified(ranking, output) if len(explanation) > 1 else None,
-                "order": ranking.describe(0, output if explanation.values.ndim == 3 else None),
-                "bias": number(float(np.max(summary.bias_bound.reshape(len(summary.feature_names), -1)[:, output])), 2),
-                "exact": not explanation.standard_errors.reshape(*explanation.values.shape[:2], -1)[..., output].any(),
-                # safe: escaped for a script element by `payload.as_json`
-                "block": Markup(output_block(explanation, ranking, output)),
-            }
-        )
-    statuses = [(str(one), int((explanation.status == one).sum())) for one in np.unique(explanation.status)]
+    names, several = output_names(explanation), explanation.values.ndim == 3
+    gains = explanation.gain[sentences.controlled_rows(explanation)]
+    statuses = {str(status): int((explanation.status == status).sum()) for status in np.unique(explanation.status)}
+    exact = describe_zero_errors(explanation) == "exact"
     page: str = environment.from_string(_asset("report.html")).render(
         title=title,
-        level=number(100.0 * level),
+        level=format_number(100.0 * level),
         n_rows=len(explanation),
         n_players=explanation.values.shape[1],
         n_bars=charts.N_BARS,
         facts=_facts(explanation),
-        sentences=[wording.about_run(explanation, len(names)), wording.about_errors(explanation)],
-        control=wording.about_control(explanation),
+        sentences=[sentences.about_run(explanation, len(names)), sentences.about_errors(explanation)],
+        control=sentences.about_control(explanation),
         controlled=len(gains) > 0,
         gains=charts.gains(gains),
         methods=_methods(explanation),
-        warnings=wording.warnings_of(explanation),
-        statuses=[(name, count(n, "row")) for name, n in statuses],
-        outputs=outputs,
-        without_error="The values are exact: there is no sampling error."
-        if wording.without_error(explanation) == "exact"
-        else "No sampling error was seen.",
-        settings=reproducing.table(explanation),
-        code=reproducing.code(explanation),
-        notes=reproducing.notes(explanation),
+        warnings=sentences.warnings_of(explanation),
+        statuses=[(status, count_noun(n, "row")) for status, n in statuses.items()],
+        outputs=[
+            _output(explanation.output(number if several else None), name, level, Markup)
+            for number, name in enumerate(names)
+        ],
+        without_error="The values are exact: there is no sampling error." if exact else "No sampling error was seen.",
+        settings=settings.table(explanation),
+        code=settings.code(explanation),
+        notes=settings.notes(explanation),
         version=explanation.settings.get("version", "unknown"),
         common=Markup(common_block(explanation, names, level)),
         # safe: files of this package

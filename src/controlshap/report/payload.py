@@ -1,4 +1,4 @@
-"""What the page's script reads: JSON blocks, one common to all outputs and one for each output.
+"""The data of the page's script: JSON blocks, one common to all outputs and one for each output.
 
 Arrays, not objects, and rounded numbers: 5,000 rows of 20 players are a few megabytes. JSON has no infinity; it is
 written as null where the script expects it (an infinite gain).
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap._types import AnyArray, FloatArray
-from controlshap.results.numbers import justified, significant
+from controlshap._types import FloatArray
+from controlshap.data.columns import is_missing, is_number
 from controlshap.results.ranking import Ranking
+from controlshap.results.wording import round_by_errors, round_digits
 from controlshap.statistics.certainty import quantile
 
 if TYPE_CHECKING:
@@ -29,41 +30,31 @@ def as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).translate(_ESCAPES)
 
 
-def _coded(texts: Any) -> dict[str, list[Any]]:
-    """Strings that repeat, as levels and codes."""
+def _encode_texts(texts: Any) -> dict[str, list[Any]]:
+    """Repeated strings as levels and codes."""
     levels, codes = np.unique(np.asarray(texts, dtype=object).astype(str), return_inverse=True)
     return {"levels": levels.tolist(), "codes": codes.reshape(-1).tolist()}
 
 
-def _is_missing(value: Any) -> bool:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, (float, np.floating)) and math.isnan(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-
-
-def _shown(column: Any) -> dict[str, list[Any]]:
-    """What a player shows in each row: numbers, or levels and codes; null for a missing value."""
-    missing = [_is_missing(value) for value in column]
-    if all(gone or (_is_number(value) and math.isfinite(value)) for value, gone in zip(column, missing, strict=True)):
+def _encode_data(column: Any) -> dict[str, list[Any]]:
+    """Data of a player in each row: numbers, or levels and codes; null for a missing value."""
+    missing = [is_missing(value) for value in column]
+    if all(gone or (is_number(value) and math.isfinite(value)) for value, gone in zip(column, missing, strict=True)):
         numbers = np.array([0.0 if gone else float(value) for value, gone in zip(column, missing, strict=True)])
         whole = numbers == np.round(numbers)
-        rounded = np.where(whole, numbers, significant(numbers, 6)).tolist()
-        # 3.0 as 3: shorter, and how one writes it
+        rounded = np.where(whole, numbers, round_digits(numbers, 6)).tolist()
+        # 3.0 as 3: shorter, and how people write it
         plain = [int(v) if w and abs(v) < 2**53 else v for v, w in zip(rounded, whole.tolist(), strict=True)]
         return {"numbers": [None if gone else v for v, gone in zip(plain, missing, strict=True)]}
-    coded = _coded(["" if gone else str(value) for value, gone in zip(column, missing, strict=True)])
+    coded = _encode_texts(["" if gone else str(value) for value, gone in zip(column, missing, strict=True)])
     coded["codes"] = [None if gone else code for code, gone in zip(coded["codes"], missing, strict=True)]
     return coded
 
 
 def common_block(explanation: Explanation, output_names: list[str], level: float) -> str:
-    """What does not depend on the output."""
+    """The data that do not depend on the output."""
     data = explanation.player_data()
-    gain = significant(np.where(np.isfinite(explanation.gain), explanation.gain, 0.0), 4)
+    gain = round_digits(np.where(np.isfinite(explanation.gain), explanation.gain, 0.0), 4)
     known = np.isfinite(explanation.gain)
     return as_json(
         {
@@ -72,47 +63,42 @@ def common_block(explanation: Explanation, output_names: list[str], level: float
             "outputs": output_names,
             "rows": len(explanation),
             "evaluations": explanation.n_evaluations.tolist(),
-            "status": _coded(explanation.status),
-            "method": _coded(explanation.method),
-            "controls": _coded(explanation.controls),
+            "status": _encode_texts(explanation.status),
+            "method": _encode_texts(explanation.method),
+            "controls": _encode_texts(explanation.controls),
             "gain": [g if k else None for g, k in zip(gain.tolist(), known.tolist(), strict=True)],
             "complete": explanation.complete.astype(int).tolist(),
-            "data": [_shown(data[:, player]) for player in range(data.shape[1])],
+            "data": [_encode_data(data[:, player]) for player in range(data.shape[1])],
         }
     )
 
 
 def _critical(dof: FloatArray, level: float) -> list[Any]:
     """Half width of an interval in standard errors: one number for a row where all players have the same."""
-    found = significant(quantile(dof, (1.0 - level) / 2.0), 5)
-    same = (found == found[:, :1]).all(axis=1)
-    return [row[0] if one else row for row, one in zip(found.tolist(), same.tolist(), strict=True)]
+    critical = round_digits(quantile(dof, (1.0 - level) / 2.0), 5)
+    same = (critical == critical[:, :1]).all(axis=1)
+    return [row[0] if alike else row for row, alike in zip(critical.tolist(), same.tolist(), strict=True)]
 
 
-def output_block(explanation: Explanation, ranking: Ranking, output: int) -> str:
+def output_block(explanation: Explanation, ranking: Ranking) -> str:
     """Values of one output, row by row."""
-
-    def of(array: AnyArray) -> AnyArray:
-        return array[..., output] if explanation.values.ndim == 3 else array
-
-    values, errors = of(explanation.values), of(explanation.standard_errors)
-    plain, plain_errors = of(explanation.uncontrolled_values), of(explanation.uncontrolled_standard_errors)
-    controlled = not (np.array_equal(values, plain) and np.array_equal(errors, plain_errors))
-    bases = of(explanation.base_values)
+    values, errors = explanation.values, explanation.standard_errors
+    plain, plain_errors = explanation.uncontrolled_values, explanation.uncontrolled_standard_errors
+    bases = explanation.base_values
     block: dict[str, Any] = {
-        "predictions": significant(bases + values.sum(axis=1), 6).tolist(),
-        "bases": significant(bases, 6).tolist(),
-        "baseErrors": significant(of(explanation.base_standard_errors), 3).tolist(),
-        "values": justified(values, errors).tolist(),
-        "errors": significant(errors, 3).tolist() if errors.any() else None,
-        "critical": _critical(of(explanation.degrees_of_freedom), ranking.level),
-        "order": of(ranking.order).tolist(),
-        "cuts": ["".join("1" if cut else "0" for cut in row) for row in of(ranking.separated).tolist()],
+        "predictions": round_digits(bases + values.sum(axis=1), 6).tolist(),
+        "bases": round_digits(bases, 6).tolist(),
+        "baseErrors": round_digits(explanation.base_standard_errors, 3).tolist(),
+        "values": round_by_errors(values, errors).tolist(),
+        "errors": round_digits(errors, 3).tolist() if errors.any() else None,
+        "critical": _critical(explanation.degrees_of_freedom, ranking.level),
+        "order": ranking.order.tolist(),
+        "cuts": ["".join("1" if cut else "0" for cut in row) for row in ranking.separated.tolist()],
     }
-    if controlled:
+    if not (np.array_equal(values, plain) and np.array_equal(errors, plain_errors)):
         block |= {
-            "plainValues": justified(plain, plain_errors).tolist(),
-            "plainErrors": significant(plain_errors, 3).tolist(),
-            "reductions": np.round(of(explanation.variance_reduction), 3).tolist(),
+            "plainValues": round_by_errors(plain, plain_errors).tolist(),
+            "plainErrors": round_digits(plain_errors, 3).tolist(),
+            "reductions": np.round(explanation.variance_reduction, 3).tolist(),
         }
     return as_json(block)

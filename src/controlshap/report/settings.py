@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
+from collections.abc import Iterable
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from controlshap.results.numbers import count
+from controlshap.explainer import Explainer
+from controlshap.limits import Limits
+from controlshap.results.wording import count_noun
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
 
-#: Arguments of `Explainer` and of a call, in their order, with their defaults.
-_MAKING: dict[str, Any] = {
-    "features": "independent", "estimator": "auto", "control": "auto", "variance": "auto", "coefficient": "auto",
-    "memory_limit": 256 * 2**20, "max_background": 10_000, "seconds_per_evaluation": None,
-}  # fmt: skip
-_CALLING: dict[str, Any] = {
-    "budget": None, "tolerance": None, "stop": [], "level": 0.95, "absolute_tolerance": None, "time_limit": None,
-}  # fmt: skip
+
+def _defaults(function: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Default values of some arguments, in the order of the signature."""
+    parameters = inspect.signature(function).parameters
+    return {name: parameter.default for name, parameter in parameters.items() if name in set(names)}
+
+
+#: Arguments of `Explainer` and limits of a call with their defaults; `groups` come from the players.
+_MAKING = _defaults(Explainer, set(inspect.signature(Explainer).parameters) - {"model", "background", "groups"})
+_CALLING = _defaults(Explainer.__call__, [field.name for field in fields(Limits)])
 #: Where the text of an object names a class.
 _CLASS = re.compile(r"\b([A-Z]\w*)\(")
 #: Longer settings (arrays written out) are cut in the table.
@@ -26,7 +33,7 @@ LONGEST = 300
 
 
 def _argument(name: str, value: Any) -> str:
-    """As one writes it: names of strategies in quotes, objects by their own text, or by the argument's name."""
+    """An argument in Python: names of strategies in quotes, objects by their repr, or by the argument's name."""
     if name == "stop" and len(value) == 1:
         return repr(value[0])
     if not (name in _MAKING and isinstance(value, str)) or re.fullmatch(r"[a-z_]+", value):
@@ -35,22 +42,21 @@ def _argument(name: str, value: Any) -> str:
 
 
 def _is_opaque(text: str) -> bool:
-    """Whether the text of an object is no Python that gives it again: arrays, addresses, classes of the user's."""
+    """Whether the repr of an object is not Python that makes it: arrays, addresses, classes of the user's."""
     package = importlib.import_module("controlshap")
     return bool(re.search(r"array\(|<|tensor\(", text)) or not all(
         hasattr(package, name) for name in _CLASS.findall(text)
     )
 
 
-def _chosen(settings: dict[str, Any], table: dict[str, Any]) -> list[str]:
+def _changed(settings: dict[str, Any], defaults: dict[str, Any]) -> list[str]:
     """The arguments that differ from their defaults."""
-    found = []
-    for name, default in table.items():
-        value = settings.get(name, default)
-        if value in (default, "None"):
-            continue
-        found.append(f"{name}={_argument(name, value)}")
-    return found
+    values = {name: settings.get(name, default) for name, default in defaults.items()}
+    return [
+        f"{name}={_argument(name, value)}"
+        for name, value in values.items()
+        if value not in (defaults[name], "None", [])
+    ]
 
 
 def _groups(explanation: Explanation) -> list[str]:
@@ -67,15 +73,15 @@ def _groups(explanation: Explanation) -> list[str]:
 def code(explanation: Explanation) -> str:
     """Python that gives the same numbers, from the same model, background and rows."""
     settings = explanation.settings
-    calling = ["X", *_chosen(settings, _CALLING)]
+    calling = ["X", *_changed(settings, _CALLING)]
     rng = f"rng={explanation.entropy}"
     if "link" in settings:
         table = _MAKING | {"seconds_per_evaluation": "0.0"}
-        making = ["model", "background", *_link(settings), *_chosen(settings, table), *_groups(explanation), rng]
+        making = ["model", "background", *_link(settings), *_changed(settings, table), *_groups(explanation), rng]
         made = f"explainer = controlshap.KernelExplainer({', '.join(making)})"
         called = f"explainer.shap_values({', '.join(calling)})\nexplanation = explainer.explanation"
     else:
-        making = ["model", "background", *_chosen(settings, _MAKING), *_groups(explanation)]
+        making = ["model", "background", *_changed(settings, _MAKING), *_groups(explanation)]
         made = f"explainer = controlshap.Explainer({', '.join(making)})"
         called = f"explanation = explainer({', '.join([*calling, rng])})"
     return f"import controlshap\n\n{made}\n{called}"
@@ -84,39 +90,40 @@ def code(explanation: Explanation) -> str:
 def _link(settings: dict[str, Any]) -> list[str]:
     """Arguments that only `KernelExplainer` has."""
     link = settings["link"]
-    found = [] if link == "identity" else [f"link={link!r}" if link == "logit" else "link=link"]
-    return [*found, "keep_index=True"] if settings.get("keep_index") else found
+    arguments = [] if link == "identity" else [f"link={link!r}" if link == "logit" else "link=link"]
+    return [*arguments, "keep_index=True"] if settings.get("keep_index") else arguments
 
 
 def notes(explanation: Explanation) -> list[str]:
-    """What the code leaves out."""
-    settings = explanation.settings
-    found = [
-        f"`{name}` is the object that was passed; its text is in the settings below."
-        for name in _MAKING
-        if re.search(rf"\b{name}={name}\b", code(explanation))
-    ]
+    """What the code does not say."""
+    settings, text = explanation.settings, code(explanation)
+    names = [name for name in _MAKING if re.search(rf"\b{name}={name}\b", text)]
+    lines = [f"`{name}` is the object that was passed; its text is in the settings below." for name in names]
     if settings.get("link", "identity") not in ("identity", "logit"):
-        found.append("`link` is the function that was passed.")
+        lines.append("`link` is the function that was passed.")
     if settings.get("weighted_background"):
-        found.append("The rows of the background have weights, as those of shap.kmeans; they must go along.")
+        lines.append("The rows of the background have weights, as those of shap.kmeans; they must go along.")
+    if settings.get("runs"):
+        lines.append(
+            f"The rows come from {settings['runs']} runs; the code gives the first, with the settings that all share."
+        )
     if settings.get("refinements"):
-        times = count(settings["refinements"], "time")
-        found.append(f"The result was refined {times} with `explainer.refine(...)`; the code gives the first run.")
+        times = count_noun(settings["refinements"], "time")
+        lines.append(f"The result was refined {times} with `explainer.refine(...)`; the code gives the first run.")
     if settings.get("n_surrogate_evaluations"):
-        found.append(
+        lines.append(
             "A shared surrogate was fitted before, with `explainer.fit_surrogate(...)`, from "
             f"{settings['n_surrogate_evaluations']:,} model evaluations."
         )
     if settings.get("time_limit"):
-        found.append("`time_limit` was set: where it ended a row, the numbers depend on the speed of the machine.")
-    return found
+        lines.append("`time_limit` was set: where it ended a row, the numbers depend on the speed of the machine.")
+    return lines
 
 
 def table(explanation: Explanation) -> list[tuple[str, str]]:
     """Every setting, and the seed."""
-    found = [("seed (rng)", str(explanation.entropy))]
+    lines = [("seed (rng)", str(explanation.entropy))]
     for name, value in explanation.settings.items():
         text = "none" if value in (None, "None", []) else f"{value:,}" if type(value) is int else str(value)
-        found.append((name.replace("_", " "), text if len(text) <= LONGEST else text[:LONGEST] + " ..."))
-    return found
+        lines.append((name.replace("_", " "), text if len(text) <= LONGEST else text[:LONGEST] + " ..."))
+    return lines

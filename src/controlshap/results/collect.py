@@ -1,17 +1,16 @@
-"""Results of rows, put together into an `Explanation`."""
+"""Build an `Explanation` from the results of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from controlshap._types import AnyArray, FloatArray
 from controlshap.data.players import Players
-from controlshap.results.explanation import Explanation
-from controlshap.results.history import History
+from controlshap.results.explanation import Explanation, History
 from controlshap.statistics.analysis import Analysis
 
 #: Bytes of evaluations that are kept unless asked otherwise.
@@ -20,7 +19,7 @@ KEPT = 64 * 2**20
 
 @dataclass(frozen=True)
 class RowResult:
-    """Values of one row, and what they cost."""
+    """Estimates of one row, what they cost and how the run ended."""
 
     analysis: Analysis
     n_evaluations: int
@@ -37,14 +36,14 @@ class RowResult:
 
 @dataclass(frozen=True)
 class Names:
-    """What players, columns and outputs are called."""
+    """Names of players, columns and outputs."""
 
     players: Players
     columns: tuple[str, ...]
     outputs: tuple[str, ...] | None
 
 
-def collect(
+def build_explanation(
     results: list[RowResult],
     data: AnyArray,
     names: Names,
@@ -53,7 +52,7 @@ def collect(
     entropy: int,
     settings: dict[str, Any],
 ) -> Explanation:
-    """Stack the rows; `base_error` (outputs,) is that of a background which was itself sampled."""
+    """Stack the results of rows; `base_error` (outputs,) is that of a background which was itself sampled."""
     single = results[0].analysis.controlled.values.shape[1] == 1
 
     def stack(parts: list[FloatArray]) -> FloatArray:
@@ -86,38 +85,38 @@ def collect(
         look_shares=np.array([r.share for r in results]),
         complete=np.array([r.complete for r in results]),
         background_standard_errors=stack(of_background) if len(of_background) == len(results) else None,
-        evaluations=_kept(results),
+        evaluations=_evaluations(results),
         stages=tuple(r.stages for r in results),
     )
 
 
-def recorded(results: list[RowResult]) -> list[History]:
-    """Estimates of each row after each of its stages; a row of a known form has one, without sampling."""
-    found = []
+def histories(results: list[RowResult]) -> list[History]:
+    """Estimates of each row after each of its stages; a row that was not sampled has one."""
+    rows = []
     for result in results:
         final = result.analysis.controlled
         stages = result.history or ((result.n_evaluations, final.values[:-1], np.sqrt(final.variances[:-1])),)
         counts, values, errors = (list(part) for part in zip(*stages, strict=True))
         single = values[0].shape[1] == 1
         arrays = [np.stack(part)[..., 0] if single else np.stack(part) for part in (values, errors)]
-        found.append(History(np.array(counts, dtype=np.int64), *arrays))
-    return found
+        rows.append(History(np.array(counts, dtype=np.int64), *arrays))
+    return rows
 
 
-def gather(results: Iterable[RowResult], keep: bool | None) -> list[RowResult]:
-    """All results; by default what the model said is let go as soon as it is more than `KEPT` bytes."""
-    found: list[RowResult] = []
+def limit_kept(results: Iterable[RowResult], keep: bool | None) -> list[RowResult]:
+    """All results; by default evaluations are dropped as soon as they take more than `KEPT` bytes."""
+    kept: list[RowResult] = []
     n_bytes, too_much = 0, False
     for result in results:
         n_bytes += 0 if result.evaluations is None else result.evaluations.nbytes
         if keep is None and n_bytes > KEPT and not too_much:
-            too_much, found = True, [replace(one, evaluations=None) for one in found]
-        found.append(replace(result, evaluations=None) if too_much else result)
-    return found
+            too_much, kept = True, [replace(earlier, evaluations=None) for earlier in kept]
+        kept.append(replace(result, evaluations=None) if too_much else result)
+    return kept
 
 
-def _kept(results: list[RowResult]) -> tuple[FloatArray, ...] | None:
-    """What the model said about each row, nothing for exact rows; None where some of it was not kept."""
+def _evaluations(results: list[RowResult]) -> tuple[FloatArray, ...] | None:
+    """Outputs of the model for each row, none for exact rows; None where some were not kept."""
     if any(r.evaluations is None and r.status != "exact" for r in results):
         return None
     return tuple(np.zeros((0, 0)) if r.evaluations is None else r.evaluations for r in results)
@@ -126,29 +125,16 @@ def _kept(results: list[RowResult]) -> tuple[FloatArray, ...] | None:
 def merge(
     before: Explanation,
     refined: dict[int, RowResult],
-    collect_rows: Callable[..., Explanation],
+    build: Callable[..., Explanation],
     settings: dict[str, Any],
 ) -> Explanation:
-    """The earlier explanation with some of its rows replaced."""
+    """The earlier explanation with some of its rows replaced; their history ends where it did."""
+    before = replace(before, settings=settings)
     if not refined:
-        return replace(before, settings=settings)
-    numbers = list(refined)
-    after = collect_rows(list(refined.values()), before.data[numbers], before.entropy, settings)
-    found: dict[str, Any] = {"settings": settings}
-    for field in fields(Explanation):
-        old, new = getattr(before, field.name), getattr(after, field.name)
-        if field.name in found or field.name in ("data", "entropy", "history"):
-            continue
-        if field.name in ("evaluations", "stages"):
-            places = dict(zip(numbers, new, strict=True))
-            found[field.name] = tuple(places.get(row, one) for row, one in enumerate(old))
-        elif isinstance(old, np.ndarray):
-            found[field.name] = _replaced(old, new, numbers)
-    return replace(before, **found)
-
-
-def _replaced(old: Any, new: Any, numbers: list[int]) -> Any:
-    """`old` with some rows from `new`; strings may be longer than they were."""
-    merged = old.astype(np.result_type(old, new))
-    merged[numbers] = new
-    return merged
+        return before
+    rows = list(refined)
+    after = build(list(refined.values()), before.data[rows], before.entropy, settings)
+    after = replace(after, row_numbers=before.row_numbers[rows])
+    order = np.arange(len(before))
+    order[rows] = len(before) + np.arange(len(rows))
+    return replace(Explanation.concat([before, after])[order], history=before.history)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,20 +13,45 @@ from controlshap._checks import check_level
 from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
-from controlshap.results.history import History
+from controlshap.data.players import is_one_hot
+from controlshap.results.axes import axes, join_rows, row_index, take_output, take_rows
+from controlshap.results.intervals import half_widths
 from controlshap.results.ranking import Ranking, rank
 from controlshap.results.summary import Summary, summarise
-from controlshap.statistics.certainty import quantile, simultaneous_tail
 
 if TYPE_CHECKING:
     from controlshap.plots import Plots
+
+StrArray = np.ndarray[Any, np.dtype[np.str_]]
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """Estimates of one row after each stage of its run.
+
+    Attributes
+    ----------
+    n_evaluations : ndarray of shape (stages,)
+        Model evaluations spent by then.
+    values : ndarray of shape (stages, players) or (stages, players, outputs)
+    standard_errors : ndarray of the same shape
+    """
+
+    n_evaluations: IntArray = field(metadata=axes("stages"))
+    values: FloatArray = field(metadata=axes("stages", "players", "outputs"))
+    standard_errors: FloatArray = field(metadata=axes("stages", "players", "outputs"))
+
+    def __len__(self) -> int:
+        return len(self.n_evaluations)
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """Shapley values of some rows.
 
-    One shape rule: rows first, then players, then outputs if and only if the model has several.
+    One shape rule: rows first, then players, then outputs if and only if the model has several. `explanation[rows]`
+    is the explanation of some rows (a number, a slice, a mask or an array of numbers), `explanation.output(name)` that
+    of one output; `for row in explanation` goes through the rows.
 
     Attributes
     ----------
@@ -42,7 +68,7 @@ class Explanation:
     variance_reduction : ndarray
         Anticipated share of the variance that the control removes, 0 to 1 (a squared correlation).
     degrees_of_freedom : ndarray
-        Of the standard errors; infinite where exact.
+        Degrees of freedom of the standard errors; infinite where exact.
     covariance : ndarray of shape (rows, players, players) or (rows, outputs, players, players)
         Covariance of the values of a row.
     n_evaluations : ndarray of shape (rows,)
@@ -54,15 +80,15 @@ class Explanation:
     controls : ndarray of str, shape (rows,)
         The controls with their mean coefficients, such as "LogisticRidge 0.98, Trees 0.02"; empty without control.
     look_shares : ndarray of shape (rows,)
-        Share of `1 - level` that rankings and simultaneous intervals may use: 1, or less where a run was looked at
-        several times and stopped by what was seen.
+        Part of `1 - level` that rankings and simultaneous intervals may use: 1, or less where a run was checked
+        several times and stopped by what it showed.
     complete : ndarray of bool, shape (rows,)
-        Whether every background row had a part (or the values are exact). Before that an error of 0 may only mean that
-        nothing that matters was met yet, and certifies nothing.
+        Whether every background row was used (or the values are exact). Before that an error of 0 may only mean that
+        no row that matters was drawn yet, and certifies nothing.
     background_standard_errors : ndarray of the shape of `values`, or None
-        What the values owe to the choice of the background rows, if these are a sample of a population; no part of
-        `standard_errors`. None where it is not known: with features="correlated", where the background only gives a
-        mean and a covariance, and where all units use the whole background.
+        Error of the values due to the choice of the background rows, if these are a sample of a population; not
+        included in `standard_errors`. None where it is not known: with features="correlated", where the background
+        only gives a mean and a covariance, and where all units use the whole background.
     data : ndarray of shape (rows, columns)
         The explained rows: numbers, or objects where some columns are categories.
     feature_names : tuple of str
@@ -71,47 +97,106 @@ class Explanation:
         Names of the columns of `data`.
     output_names : tuple of str or None
         Names of the outputs, when the model gives them.
+    player_columns : tuple of tuples of int
+        Columns of `data` that belong to each player.
     entropy : int
         `rng=` that gives the same numbers.
     settings : dict
         How the explanation was made.
     evaluations : tuple of ndarray, or None
-        What the model said about each row, from which `Explainer.refine` goes on; None where it was not kept.
+        Outputs of the model that each row was estimated from, which `Explainer.refine` starts with; None where they
+        were not kept.
     stages : tuple of tuples of int
-        Units after which each row was looked at.
+        Numbers of units after which each row was checked.
     history : tuple of History, or None
         The estimates of each row after each of its stages; None unless asked for with `history=True`.
+    row_numbers : ndarray of shape (rows,)
+        Number of each row in the run that explained it, on which its random numbers depend.
     """
 
-    values: FloatArray
-    standard_errors: FloatArray
-    base_values: FloatArray
-    base_standard_errors: FloatArray
-    uncontrolled_values: FloatArray
-    uncontrolled_standard_errors: FloatArray
-    variance_reduction: FloatArray
-    degrees_of_freedom: FloatArray
-    covariance: FloatArray
-    n_evaluations: IntArray
-    status: np.ndarray[Any, np.dtype[np.str_]]
-    method: np.ndarray[Any, np.dtype[np.str_]]
-    controls: np.ndarray[Any, np.dtype[np.str_]]
-    data: AnyArray
-    feature_names: tuple[str, ...]
-    column_names: tuple[str, ...]
-    output_names: tuple[str, ...] | None
-    player_columns: tuple[tuple[int, ...], ...]
-    entropy: int
-    settings: dict[str, Any]
-    look_shares: FloatArray
-    complete: BoolArray
-    background_standard_errors: FloatArray | None = None
-    evaluations: tuple[FloatArray, ...] | None = None
-    stages: tuple[tuple[int, ...], ...] = ()
-    history: tuple[History, ...] | None = None
+    values: FloatArray = field(metadata=axes("rows", "players", "outputs"))
+    standard_errors: FloatArray = field(metadata=axes("rows", "players", "outputs"))
+    base_values: FloatArray = field(metadata=axes("rows", "outputs"))
+    base_standard_errors: FloatArray = field(metadata=axes("rows", "outputs"))
+    uncontrolled_values: FloatArray = field(metadata=axes("rows", "players", "outputs"))
+    uncontrolled_standard_errors: FloatArray = field(metadata=axes("rows", "players", "outputs"))
+    variance_reduction: FloatArray = field(metadata=axes("rows", "players", "outputs"))
+    degrees_of_freedom: FloatArray = field(metadata=axes("rows", "players", "outputs"))
+    covariance: FloatArray = field(metadata=axes("rows", "outputs", "players", "players"))
+    n_evaluations: IntArray = field(metadata=axes("rows"))
+    status: StrArray = field(metadata=axes("rows"))
+    method: StrArray = field(metadata=axes("rows"))
+    controls: StrArray = field(metadata=axes("rows"))
+    data: AnyArray = field(metadata=axes("rows", "columns"))
+    feature_names: tuple[str, ...] = field(metadata=axes("players"))
+    column_names: tuple[str, ...] = field(metadata=axes("columns"))
+    output_names: tuple[str, ...] | None = field(metadata=axes("outputs"))
+    player_columns: tuple[tuple[int, ...], ...] = field(metadata=axes("players"))
+    entropy: int = field(metadata=axes())
+    settings: dict[str, Any] = field(metadata=axes())
+    look_shares: FloatArray = field(metadata=axes("rows"))
+    complete: BoolArray = field(metadata=axes("rows"))
+    background_standard_errors: FloatArray | None = field(default=None, metadata=axes("rows", "players", "outputs"))
+    evaluations: tuple[FloatArray, ...] | None = field(default=None, metadata=axes("rows"))
+    stages: tuple[tuple[int, ...], ...] = field(default=(), metadata=axes("rows"))
+    history: tuple[History, ...] | None = field(default=None, metadata=axes("rows"))
+    row_numbers: IntArray = field(default=None, metadata=axes("rows"))  # type: ignore[arg-type]  # filled in below
+
+    def __post_init__(self) -> None:
+        if self.row_numbers is None:  # rows of a run from its first
+            object.__setattr__(self, "row_numbers", np.arange(len(self.values)))
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def __getitem__(self, rows: Any) -> Explanation:
+        return replace(self, **take_rows(self, row_index(rows, len(self))))
+
+    def __iter__(self) -> Iterator[Explanation]:
+        return (self[row] for row in range(len(self)))
+
+    @classmethod
+    def concat(cls, parts: Iterable[Explanation]) -> Explanation:
+        """Put explanations of different rows together, one after the other.
+
+        They must be of the same players, columns and outputs. Where their settings or seeds differ, the settings that
+        all of them share are kept, `entropy` is that of the first, and evaluations are dropped, because `refine` goes
+        on with one run.
+
+        Parameters
+        ----------
+        parts : iterable of Explanation
+        """
+        parts = list(parts)
+        _check_parts(parts)
+        first = parts[0]
+        joined = join_rows(parts)
+        if any(part.entropy != first.entropy or part.settings != first.settings for part in parts):
+            nothing = object()
+            shared = {n: v for n, v in first.settings.items() if all(p.settings.get(n, nothing) == v for p in parts)}
+            joined["settings"] = shared | {"runs": sum(part.settings.get("runs", 1) for part in parts)}
+            joined["evaluations"] = None
+        return replace(first, **joined)
+
+    def output(self, output: int | str | None = None) -> Explanation:
+        """The explanation of one output; its arrays have no axis of outputs.
+
+        Evaluations are dropped, because `refine` goes on with all outputs.
+
+        Parameters
+        ----------
+        output : int or str, optional
+            Number or name; left out when the model has one output.
+        """
+        number = check_output(self, output)
+        if number is None:
+            return self
+        changes = take_output(self, number)
+        if self.output_names is not None:
+            changes["output_names"] = (self.output_names[number],)
+        if self.history is not None:
+            changes["history"] = tuple(replace(past, **take_output(past, number)) for past in self.history)
+        return replace(self, evaluations=None, **changes)
 
     def __repr__(self) -> str:
         rows, players = self.values.shape[:2]
@@ -119,7 +204,7 @@ class Explanation:
         kinds = ", ".join(f"{(self.status == s).sum()} {s}" for s in np.unique(self.status))
         return (
             f"<Explanation of {rows} row(s), {players} players{outputs}: {kinds}; largest standard error "
-            f"{self.standard_errors.max():.3g}>"
+            f"{self.standard_errors.max(initial=0.0):.3g}>"
         )
 
     @property
@@ -163,46 +248,8 @@ class Explanation:
         low, high : ndarray of the shape of `values`
         """
         level = check_level(level)
-        errors, dof = self.standard_errors, self.degrees_of_freedom
-        if background:
-            errors, dof = self._with_background()
-        critical = self._simultaneous(level, errors, dof) if simultaneous else quantile(dof, (1.0 - level) / 2.0)
-        reach = np.where(errors > 0, critical * errors, 0.0)
+        reach = half_widths(self, level, simultaneous=simultaneous, background=background)
         return self.values - reach, self.values + reach
-
-    def _with_background(self) -> tuple[FloatArray, FloatArray]:
-        """Errors and degrees of freedom of both terms together."""
-        of_background = self.background_standard_errors
-        if of_background is None:
-            raise InvalidArgumentError(
-                "`background=True`: the error of the background is not known here. It needs features='independent', "
-                "units that share their draws and do not all use the whole background (KernelSHAP may). Leave it out."
-            )
-        own, other = self.standard_errors**2, of_background**2
-        n_rows = min(int(self.settings["n_background"]), int(self.settings["max_background"]))
-        known = np.where(np.isfinite(self.degrees_of_freedom), self.degrees_of_freedom, 1e12)
-        total = own + other
-        share = own / np.where(total > 0, total, 1.0)
-        spread = np.where(total > 0, share**2 / known + (1.0 - share) ** 2 / max(n_rows - 1, 1), 0.0)
-        dof = np.where(spread > 0, 1.0 / np.where(spread > 0, spread, 1.0), np.inf)
-        return np.sqrt(total), dof
-
-    def _simultaneous(self, level: float, errors: FloatArray, dof: FloatArray) -> FloatArray:
-        """Critical values, of the shape of `values`."""
-        several = self.values.ndim == 3
-        covariance = self.covariance if several else self.covariance[:, None]
-        shaped = errors if several else errors[..., None]
-        freedom = dof if several else dof[..., None]
-        critical = np.empty(shaped.shape)
-        for row in range(len(shaped)):
-            alpha = (1.0 - level) * self.look_shares[row]
-            for output in range(shaped.shape[2]):
-                spread = covariance[row, output]
-                # an error that was added (of the background) has no known correlation: it is taken as independent
-                more = shaped[row, :, output] ** 2 - np.diag(spread)
-                tail = simultaneous_tail(spread + np.diag(np.maximum(more, 0.0)), freedom[row, :, output], alpha)
-                critical[row, :, output] = quantile(freedom[row, :, output], tail)
-        return critical if several else critical[..., 0]
 
     def ranking(self, level: float = 0.95) -> Ranking:
         """Players by magnitude, which of them are separated, and how likely neighbours are to swap on a rerun."""
@@ -227,7 +274,7 @@ class Explanation:
             block = self.data[:, list(columns)]
             if len(columns) == 1:
                 shown[:, player] = block[:, 0]
-            elif not one_hot(block):
+            elif not is_one_hot(block):
                 shown[:, player] = [", ".join(_short(value) for value in row) for row in block.tolist()]
             else:
                 active = block.argmax(axis=1)
@@ -270,9 +317,9 @@ class Explanation:
 
     def to_frame(self) -> Any:
         """A tidy pandas frame: one line for each row, player and output."""
-        pandas = require("pandas", extra="frames", feature="`to_frame()`")
         from controlshap.results.tables import tidy_columns
 
+        pandas = require("pandas", extra="frames", feature="`to_frame()`")
         return pandas.DataFrame(tidy_columns(self))
 
     def save(self, path: str | Path) -> Path:
@@ -298,13 +345,39 @@ class Explanation:
         return export(self, Path(folder))
 
 
-def one_hot(block: AnyArray) -> bool:
-    """Whether exactly one of the columns is 1, and the others 0, in every row."""
-    try:
-        numbers = block.astype(float)
-    except (TypeError, ValueError):
-        return False
-    return bool(np.isin(numbers, (0.0, 1.0)).all() and (numbers.sum(axis=1) == 1).all())
+def check_output(explanation: Explanation, output: Any) -> int | None:
+    """An output's number from its number or name; None for a model with one output."""
+    if explanation.values.ndim == 2:
+        if output is not None:
+            raise InvalidArgumentError(f"`output` must be left out: the model has one output; got {output!r}.")
+        return None
+    n = explanation.values.shape[2]
+    names = explanation.output_names or ()
+    if isinstance(output, str) and output in names:
+        return names.index(output)
+    if isinstance(output, bool) or not isinstance(output, (int, np.integer)) or not 0 <= output < n:
+        known = f"a number from 0 to {n - 1}" + (f" or one of {list(names[:8])}" if names else "")
+        got = "nothing" if output is None else repr(output)
+        raise InvalidArgumentError(f"`output` must be {known}: the model has {n} outputs; got {got}.")
+    return int(output)
+
+
+def _check_parts(parts: list[Explanation]) -> None:
+    """Refuse parts that are not explanations of the same players, columns and outputs."""
+    if not parts or not all(isinstance(part, Explanation) for part in parts):
+        kinds = sorted({type(part).__name__ for part in parts})
+        raise InvalidArgumentError(f"`parts` must be explanations, one or more; got {', '.join(kinds) or 'none'}.")
+    for name in ("feature_names", "column_names", "player_columns", "output_names"):
+        first = getattr(parts[0], name)
+        for number, part in enumerate(parts):
+            if getattr(part, name) != first:
+                raise InvalidArgumentError(
+                    f"`parts` must agree in `{name}`: part 0 has {first!r}, part {number} {getattr(part, name)!r}. "
+                    "Explain all rows with the same explainer."
+                )
+    shapes = sorted({part.values.shape[2:] for part in parts})
+    if len(shapes) > 1:
+        raise InvalidArgumentError(f"`parts` must have the same outputs; for each player they have shapes {shapes}.")
 
 
 def _short(value: Any) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from controlshap._optional import require
 from controlshap._types import FloatArray
+from controlshap.data.columns import is_missing, is_number
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
@@ -60,25 +61,14 @@ def _numbers_and_labels(explanation: Explanation) -> tuple[FloatArray, np.ndarra
     labelled = False
     for player in range(shown.shape[1]):
         column = shown[:, player]
-        if all(_is_number(value) for value in column):
-            numbers[:, player] = [np.nan if value is None else float(value) for value in column]
+        if all(is_number(value) for value in column):
+            numbers[:, player] = [np.nan if is_missing(value) else float(value) for value in column]
             readable[:, player] = numbers[:, player]
             continue
         labelled = True
-        labels = [MISSING_LABEL if _is_missing(value) else str(value) for value in column]
+        labels = [MISSING_LABEL if is_missing(value) else str(value) for value in column]
         place = {label: float(i) for i, label in enumerate(sorted(set(labels) - {MISSING_LABEL}))}
         place.setdefault(MISSING_LABEL, float(len(place)))
         numbers[:, player] = [place[label] for label in labels]
         readable[:, player] = labels
     return numbers, readable if labelled else None
-
-
-def _is_number(value: Any) -> bool:
-    """Whether it can stand on an axis; what is missing can stand among numbers."""
-    return _is_missing(value) or (
-        isinstance(value, (int, float, np.number)) and not isinstance(value, (bool, np.bool_))
-    )
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)

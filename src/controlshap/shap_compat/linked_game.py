@@ -8,7 +8,7 @@ function of which players are revealed (0 or 1 each), explained at all ones over
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -128,26 +128,19 @@ def explain_linked(
     task = partial(_explain_one, problem, n_coalitions, entropy, goals)
     found = list(ordered_map(task, list(zip(range(len(rows)), rows, labels, strict=True)), check_jobs(n_jobs)))
     parts = [explanation for explanation, _ in found]
-    joined: dict[str, Any] = {}
-    for field in fields(Explanation):
-        if isinstance(getattr(parts[0], field.name), np.ndarray):
-            joined[field.name] = np.concatenate([getattr(part, field.name) for part in parts])
-    joined["n_evaluations"] = np.array([count for _, count in found], dtype=np.int64)
     settings = parts[0].settings | {
         "budget": budget,
         "n_background": len(problem.background),
         "n_background_evaluations": len(problem.background),
     }
     return replace(
-        parts[0],
-        **joined
-        | {
-            "entropy": entropy,
-            "settings": settings,
-            "background_standard_errors": None,
-            "evaluations": None,
-            "stages": tuple(part.stages[0] for part in parts),
-        },
+        Explanation.concat(parts),
+        n_evaluations=np.array([count for _, count in found], dtype=np.int64),
+        entropy=entropy,
+        settings=settings,
+        background_standard_errors=None,
+        evaluations=None,
+        row_numbers=np.arange(len(parts)),
     )
 
 

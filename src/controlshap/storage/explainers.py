@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +10,38 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._files import read_folder, write_folder
+from controlshap._optional import require
+from controlshap.controls import SharedSurrogate
 from controlshap.controls.d_matrices import DMatrices
-from controlshap.data.columns import Category, Column, Flagged, Number
+from controlshap.data.columns import Category, Column, Flagged, Number, is_missing
 from controlshap.data.encoding import Encoding
 from controlshap.data.frames import FrameMaker, Kind
+from controlshap.functions.base import Sum
+from controlshap.functions.network import Network
+from controlshap.functions.polynomial import Quadratic
+from controlshap.functions.trees import TreeFunction
+from controlshap.models.derivatives import FiniteDifferences
 from controlshap.problem import Assembly
-from controlshap.storage.explanations import decode, encode
+from controlshap.strategies import CONTROLS, ESTIMATORS, VALUE_FUNCTIONS, VARIANCES
+
+#: Classes whose objects can be saved, by their fields.
+_CLASSES = {
+    cls.__name__: cls for table in (VALUE_FUNCTIONS, ESTIMATORS, CONTROLS, VARIANCES) for cls in table.values()
+} | {
+    cls.__name__: cls
+    for cls in (
+        FiniteDifferences, SharedSurrogate, Network, Quadratic, TreeFunction, Sum,
+        Number, Flagged, Category, FrameMaker, Kind,
+    )
+}  # fmt: skip
 
 
 def save_assembly(assembly: Assembly, path: Path) -> Path:
-    """Write to a folder."""
+    """Write what an explainer was assembled from to a folder."""
     arrays: dict[str, Any] = {"background": assembly.background, "owner": assembly.raw_players.owner}
     header: dict[str, Any] = {
-        "encoding": _encoding_header(assembly.encoding, arrays),
+        "columns": [encode(_as_in_background(c), arrays, f"column {c.labels[0]}") for c in assembly.encoding.columns],
+        "maker": encode(assembly.encoding.maker, arrays, "columns"),
         "player_names": list(assembly.players.names),
         "n_background": assembly.n_background,
         "settings": {name: encode(value, arrays, name) for name, value in assembly.settings.items()},
@@ -41,7 +61,8 @@ def load_assembly(path: Path, model: Any) -> Assembly:
         settings = {name: decode(value, arrays) for name, value in header["settings"].items()}
         rows, owner = arrays["background"], arrays["owner"]
         groups = {name: np.flatnonzero(owner == j).tolist() for j, name in enumerate(header["player_names"])}
-        encoding = _encoding_from(header["encoding"])
+        columns = tuple(decode(column, arrays) for column in header["columns"])
+        encoding = Encoding(columns, decode(header["maker"], arrays))
         n_background = int(header["n_background"])
         matrices, shared = arrays.get("d_matrices"), decode(header["shared"], arrays)
         cache = {} if matrices is None else {"d_matrices": DMatrices(matrices, int(header["d_permutations"]))}
@@ -54,56 +75,45 @@ def load_assembly(path: Path, model: Any) -> Assembly:
     return assembly
 
 
-_GAPS = {"nan": np.nan, "none": None}
+def _as_in_background(column: Column) -> Column:
+    """The column without levels of categories that rows to explain brought in."""
+    if isinstance(column, Category):
+        return dataclasses.replace(column, levels=column.levels[: column.n_seen])
+    return column
 
 
-def _encoding_header(encoding: Encoding, arrays: dict[str, Any]) -> dict[str, Any]:
-    columns: list[dict[str, Any]] = []
-    for column in encoding.columns:
-        told: dict[str, Any] = {"kind": type(column).__name__, "name": column.labels[0]}
-        if isinstance(column, Number):
-            told["whole"] = column.whole
-        elif isinstance(column, Flagged):
-            told["fill"] = column.fill
-        elif isinstance(column, Category):
-            gap = "nan" if isinstance(column.missing, float) else "none" if column.missing is None else "frame"
-            levels = [encode(level, arrays, f"column {column.name}") for level in column.levels[: column.n_seen]]
-            told |= {"name": column.name, "levels": levels, "shares": list(column.shares), "missing": gap}
-        columns.append(told)
-    maker = encoding.maker
-    if maker is None:
-        return {"columns": columns, "library": None}
-    kinds = [
-        {"values": one.values, "dtype": one.dtype, "ordered": one.ordered, "null": one.null,
-         "levels": None if one.levels is None else [encode(level, arrays, "levels") for level in one.levels]}
-        for one in maker.kinds
-    ]  # fmt: skip
-    return {"columns": columns, "library": maker.package, "names": list(maker.columns), "kinds": kinds}
+def encode(value: Any, arrays: dict[str, Any], name: str) -> Any:
+    """A setting as JSON, with its arrays in `arrays`; objects of the user's own cannot be saved."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if isinstance(value, np.ndarray):
+        arrays[name] = value
+        return {"array": name}
+    if is_missing(value):
+        return {"missing": "pandas"}
+    if isinstance(value, (list, tuple)):
+        items = [encode(item, arrays, f"{name}.{i}") for i, item in enumerate(value)]
+        return {"tuple": items} if isinstance(value, tuple) else items
+    if type(value).__name__ in _CLASSES and dataclasses.is_dataclass(value):
+        fields = {f.name: encode(getattr(value, f.name), arrays, f"{name}.{f.name}") for f in dataclasses.fields(value)}
+        return {"class": type(value).__name__, "fields": fields}
+    raise InvalidArgumentError(
+        f"`{name}` cannot be saved: {type(value).__name__} is an object of your own. Make a new explainer instead."
+    )
 
 
-def _encoding_from(header: dict[str, Any]) -> Encoding:
-    columns: list[Column] = []
-    for told in header["columns"]:
-        if told["kind"] == "Number":
-            columns.append(Number(told["name"], told["whole"]))
-        elif told["kind"] == "Flagged":
-            columns.append(Flagged(told["name"], told["fill"]))
-        else:
-            missing = _frame_gap() if told["missing"] == "frame" else _GAPS[told["missing"]]
-            columns.append(Category(told["name"], tuple(told["levels"]), tuple(told["shares"]), missing))
-    if header["library"] is None:
-        return Encoding(tuple(columns))
-    kinds = tuple(
-        Kind(one["values"], one["dtype"], None if one["levels"] is None else tuple(one["levels"]), one["ordered"],
-             one["null"])
-        for one in header["kinds"]
-    )  # fmt: skip
-    names = tuple(tuple(name) if isinstance(name, list) else name for name in header["names"])  # of several levels
-    return Encoding(tuple(columns), FrameMaker(header["library"], names, kinds))
-
-
-def _frame_gap() -> Any:
-    """What pandas puts where a value is missing in its own types."""
-    import pandas
-
-    return pandas.NA
+def decode(value: Any, arrays: dict[str, Any]) -> Any:
+    """Undo `encode`."""
+    if isinstance(value, list):
+        return [decode(item, arrays) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "array" in value:
+        return arrays[value["array"]]
+    if "tuple" in value:
+        return tuple(decode(item, arrays) for item in value["tuple"])
+    if "missing" in value:
+        return require("pandas", extra="frames", feature="This explainer").NA
+    return _CLASSES[value["class"]](**{name: decode(item, arrays) for name, item in value["fields"].items()})

@@ -83,7 +83,7 @@ def device_explanation(
     entropy: int,
     settings: dict[str, Any],
 ) -> Explanation:
-    """The same object as for rows that were explained one by one; `base_error` as for `collect`."""
+    """The same object as for rows that were explained one by one; `base_error` as for `build_explanation`."""
     single = result.values.shape[2] == 1
 
     def shaped(array: FloatArray) -> FloatArray:

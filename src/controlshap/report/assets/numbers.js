@@ -1,4 +1,4 @@
-// Numbers in words: no more digits than their errors justify (as numbers.py does).
+// Numbers in words: no more digits than their errors justify (as `results/wording.py` does).
 const MINUS = '\u2212';
 // A line may break before the sign, not after it.
 const PLUS_MINUS = ' \u00b1\u00a0';

@@ -1,0 +1,87 @@
+"""Records whose fields declare their axes, and what follows from that: rows or an output taken, rows joined.
+
+A record is a dataclass; the metadata of a field name the axes of its value. "rows" is the first axis of whatever has
+it: an array, or a tuple with one item for each row. "outputs" is left out when the model has one output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from controlshap._errors import InvalidArgumentError
+from controlshap._types import IntArray
+
+
+def axes(*names: str) -> dict[str, tuple[str, ...]]:
+    """Metadata of a field whose value has these axes."""
+    return {"axes": names}
+
+
+def field_names(record: Any, *, axis: str) -> tuple[str, ...]:
+    """Names of the fields of a record (or its class) that have an axis."""
+    return tuple(f.name for f in fields(record) if axis in f.metadata["axes"])
+
+
+def take_rows(record: Any, index: IntArray) -> dict[str, Any]:
+    """The fields of a record that have rows, with some of the rows."""
+    values = {name: getattr(record, name) for name in field_names(record, axis="rows")}
+    return {name: _take(value, index) for name, value in values.items()}
+
+
+def _take(value: Any, index: IntArray) -> Any:
+    if value is None or isinstance(value, np.ndarray):
+        return None if value is None else value[index]
+    return tuple(value[row] for row in index)
+
+
+def join_rows(records: Sequence[Any]) -> dict[str, Any]:
+    """The fields that have rows, with the rows of all records; None where one of them has None."""
+    names = field_names(records[0], axis="rows")
+    return {name: _join([getattr(record, name) for record in records]) for name in names}
+
+
+def _join(values: list[Any]) -> Any:
+    if any(value is None for value in values):
+        return None
+    return np.concatenate(values) if isinstance(values[0], np.ndarray) else tuple(chain.from_iterable(values))
+
+
+def take_output(record: Any, number: int) -> dict[str, Any]:
+    """The arrays of a record that have outputs, for one output and without that axis."""
+    arrays = {f.name: (getattr(record, f.name), f.metadata["axes"]) for f in fields(record)}
+    return {
+        name: array.take(number, axis=names.index("outputs"))
+        for name, (array, names) in arrays.items()
+        if isinstance(array, np.ndarray) and "outputs" in names
+    }
+
+
+def row_index(rows: Any, n: int) -> IntArray:
+    """Numbers of the rows that a number, a slice, a mask or an array of numbers asks for, of `n` rows."""
+    numbers: IntArray = np.arange(n)
+    if isinstance(rows, slice):
+        return numbers[rows]
+    wanted = np.asarray(rows)
+    kinds = "biu" if wanted.size else "biuf"  # an empty list has no type of its own
+    if isinstance(rows, tuple) or wanted.ndim > 1 or wanted.dtype.kind not in kinds:
+        raise InvalidArgumentError(
+            f"`explanation[rows]` takes a row number, a slice, a mask or an array of row numbers; got {rows!r}. Use "
+            "`explanation.output(...)` for an output, and arrays such as `explanation.values` for players."
+        )
+    if wanted.dtype.kind == "b":
+        if wanted.shape != (n,):
+            raise InvalidArgumentError(
+                f"`explanation[mask]` needs one truth value for each of the {n} rows; got shape {wanted.shape}."
+            )
+        return np.flatnonzero(wanted)
+    outside = wanted[(wanted < -n) | (wanted >= n)]
+    if outside.size:
+        raise InvalidArgumentError(
+            f"`explanation[rows]` has {n} rows, numbered from 0, or backwards from -1; got {outside.flat[0]}."
+        )
+    return numbers[np.atleast_1d(wanted.astype(np.int64))]

@@ -1,0 +1,62 @@
+"""Confidence intervals of the values of an explanation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from controlshap._errors import InvalidArgumentError
+from controlshap._types import FloatArray
+from controlshap.statistics.certainty import quantile, simultaneous_tail
+
+if TYPE_CHECKING:
+    from controlshap.results.explanation import Explanation
+
+
+def half_widths(explanation: Explanation, level: float, *, simultaneous: bool, background: bool) -> FloatArray:
+    """Half the width of each interval, of the shape of `values`; 0 where there is no error.
+
+    `simultaneous` intervals hold all values of a row and output together; `background` adds the error due to the
+    choice of the background rows.
+    """
+    errors, dof = explanation.standard_errors, explanation.degrees_of_freedom
+    if background:
+        errors, dof = _add_background(explanation)
+    critical = _simultaneous(explanation, level, errors, dof) if simultaneous else quantile(dof, (1.0 - level) / 2.0)
+    return np.where(errors > 0, critical * errors, 0.0)
+
+
+def _add_background(explanation: Explanation) -> tuple[FloatArray, FloatArray]:
+    """Errors of sampling and background together, with their degrees of freedom (Satterthwaite)."""
+    of_background, settings = explanation.background_standard_errors, explanation.settings
+    if of_background is None or not {"n_background", "max_background"} <= set(settings):
+        raise InvalidArgumentError(
+            "`background=True`: the error of the background is not known here. It needs features='independent', "
+            "units that share their draws and do not all use the whole background (KernelSHAP may). Leave it out."
+        )
+    own, other = explanation.standard_errors**2, of_background**2
+    n_rows = min(int(settings["n_background"]), int(settings["max_background"]))
+    dof = explanation.degrees_of_freedom
+    finite = np.where(np.isfinite(dof), dof, 1e12)
+    total = own + other
+    share = own / np.where(total > 0, total, 1.0)
+    spread = np.where(total > 0, share**2 / finite + (1.0 - share) ** 2 / max(n_rows - 1, 1), 0.0)
+    return np.sqrt(total), np.where(spread > 0, 1.0 / np.where(spread > 0, spread, 1.0), np.inf)
+
+
+def _simultaneous(explanation: Explanation, level: float, errors: FloatArray, dof: FloatArray) -> FloatArray:
+    """Critical values of simultaneous intervals, of the shape of `values`."""
+    several = errors.ndim == 3
+    covariance = explanation.covariance if several else explanation.covariance[:, None]
+    errors, dof = (array if several else array[..., None] for array in (errors, dof))
+    critical = np.empty(errors.shape)
+    for row in range(len(errors)):
+        alpha = (1.0 - level) * explanation.look_shares[row]
+        for output in range(errors.shape[2]):
+            spread = covariance[row, output]
+            # an error that was added (of the background) has no known correlation: it is taken as independent
+            more = errors[row, :, output] ** 2 - np.diag(spread)
+            tail = simultaneous_tail(spread + np.diag(np.maximum(more, 0.0)), dof[row, :, output], alpha)
+            critical[row, :, output] = quantile(dof[row, :, output], tail)
+    return critical if several else critical[..., 0]
