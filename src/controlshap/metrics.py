@@ -76,7 +76,7 @@ def rank_changes(runs: Any, *, by: str = "value") -> FloatArray:
 
 
 def efficiency_gap(explanation: Explanation, predictions: Any) -> FloatArray:
-    """How far values and base value are from summing to the prediction, shape (rows,) or (rows, outputs).
+    """Distance of values and base value from summing to the prediction, shape (rows,) or (rows, outputs).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Pictures of an explanation with its errors: `explanation.plot.bar()` and the others. Needs matplotlib."""
+"""Plots of an explanation with its errors: `explanation.plot.bar()` and the others. Needs matplotlib."""
 
 from controlshap.plots.accessor import Plots
 

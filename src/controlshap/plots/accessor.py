@@ -1,4 +1,4 @@
-"""What `explanation.plot` is: one method for each picture; each picture has a file of its own."""
+"""The methods of `explanation.plot`, one for each plot; each plot has a file of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Plots:
-    """Pictures of an explanation, drawn with matplotlib.
+    """Plots of an explanation, drawn with matplotlib.
 
     Every method returns the matplotlib `Axes`. Without `ax` it makes a figure (through pyplot, so that notebooks show
     it) whose size follows the number of players; with `ax` it draws there. No setting of matplotlib is changed.
@@ -19,7 +19,7 @@ class Plots:
 
     - `output`: number or name of the output; needed when the model has several.
     - `max_players`: the most players to show, largest first; None for all of them.
-    - `level`: of the intervals, each for one value.
+    - `level`: confidence level of the intervals, each for one value.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Plots:
         level: float = 0.95,
         ax: Any = None,
     ) -> Any:
-        """The way from the base value up to the prediction of a row, each step with its interval.
+        """The steps from the base value to the prediction of a row, each with its interval.
 
         Players beyond `max_players` are one step together, with the error of their sum.
 
@@ -173,7 +173,7 @@ class Plots:
     def variance_reduction(
         self, *, output: int | str | None = None, max_players: int | None = 20, ax: Any = None
     ) -> Any:
-        """What the control bought: standard errors without and with it, and the ratio of their squares.
+        """Standard errors without and with the control, and the ratio of their squares.
 
         Medians over the rows that were sampled; players by importance.
 

@@ -79,7 +79,7 @@ def _scale_evaluations(ax: Any, looks: Any) -> None:
 
 
 def _draw_line(ax: Any, looks: Any, values: FloatArray, reaches: FloatArray, colour: str, style: str) -> None:
-    """A line with its band; a first look may have no error yet."""
+    """A line with its band; the first stage may have no error yet."""
     known = np.isfinite(reaches)
     low, high = np.where(known, values - reaches, np.nan), np.where(known, values + reaches, np.nan)
     if len(looks) == 1:
@@ -90,9 +90,9 @@ def _draw_line(ax: Any, looks: Any, values: FloatArray, reaches: FloatArray, col
 
 
 def limits(values: FloatArray, reaches: FloatArray) -> tuple[float, float]:
-    """What the vertical axis shows: the later half of the looks with their bands, and 0.
+    """Limits of the vertical axis: the later half of the stages with their bands, and 0.
 
-    Of what came before, half as much again on either side at most: first looks may be wild.
+    Earlier stages may be wild; they extend the axis by at most half as much again on either side.
     """
     half = len(values) // 2
     known = np.where(np.isfinite(reaches[half:]), reaches[half:], 0.0)

@@ -1,4 +1,4 @@
-"""What is drawn: which row, output and players, with which intervals."""
+"""The row, output, players and intervals that a plot draws."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Selection:
 
     @property
     def errors(self) -> str:
-        """What the intervals are, in words; "exact" where there are none."""
+        """Short description of the intervals; "exact" where there are none."""
         if (self.part.status != "exact").any() and (self.part.standard_errors > 0).any():
             return f"{format_level(self.level)} intervals"
         return describe_zero_errors(self.part)
@@ -87,7 +87,7 @@ class Selection:
 
     @property
     def not_shown(self) -> str:
-        """How many players are left out, in words."""
+        """Note on the players that are left out."""
         n_left = len(self.whole.feature_names) - self.n_shown
         return "" if n_left == 0 else f"{n_left} smaller {'one is' if n_left == 1 else 'ones are'} not shown"
 

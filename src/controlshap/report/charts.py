@@ -117,7 +117,7 @@ def certified(ranking: Ranking) -> Chart:
 
 
 def gains(values: FloatArray) -> Chart | None:
-    """How the gains of the rows are distributed; None where they are too few to draw."""
+    """Distribution of the gains of the rows; None where they are too few to draw."""
     finite = values[np.isfinite(values)]
     if len(values) < FEWEST_GAINS or len(finite) == 0:
         return None
@@ -138,5 +138,5 @@ def gains(values: FloatArray) -> Chart | None:
     unlimited = int(np.isinf(values).sum())
     if unlimited:
         lines.append(("no error left", unlimited))
-    most = max(n for _, n in lines)
-    return Chart(tuple(Bar(label, count_noun(n, "row"), round(100.0 * n / most, 2)) for label, n in lines), ())
+    largest = max(n for _, n in lines)
+    return Chart(tuple(Bar(label, count_noun(n, "row"), round(100.0 * n / largest, 2)) for label, n in lines), ())

@@ -76,7 +76,7 @@ def _methods(explanation: Explanation) -> list[tuple[str, str, str]]:
 
 
 def _output(explanation: Explanation, name: str, level: float, markup: Any) -> dict[str, Any]:
-    """What the template shows of one output."""
+    """Contents of the template for one output."""
     ranking, summary = explanation.ranking(level), explanation.summary()
     return {
         "name": name,

@@ -78,13 +78,13 @@ def code(explanation: Explanation) -> str:
     if "link" in settings:
         table = _MAKING | {"seconds_per_evaluation": "0.0"}
         making = ["model", "background", *_link(settings), *_changed(settings, table), *_groups(explanation), rng]
-        made = f"explainer = controlshap.KernelExplainer({', '.join(making)})"
-        called = f"explainer.shap_values({', '.join(calling)})\nexplanation = explainer.explanation"
+        construction = f"explainer = controlshap.KernelExplainer({', '.join(making)})"
+        call = f"explainer.shap_values({', '.join(calling)})\nexplanation = explainer.explanation"
     else:
         making = ["model", "background", *_changed(settings, _MAKING), *_groups(explanation)]
-        made = f"explainer = controlshap.Explainer({', '.join(making)})"
-        called = f"explanation = explainer({', '.join([*calling, rng])})"
-    return f"import controlshap\n\n{made}\n{called}"
+        construction = f"explainer = controlshap.Explainer({', '.join(making)})"
+        call = f"explanation = explainer({', '.join([*calling, rng])})"
+    return f"import controlshap\n\n{construction}\n{call}"
 
 
 def _link(settings: dict[str, Any]) -> list[str]:
@@ -95,7 +95,7 @@ def _link(settings: dict[str, Any]) -> list[str]:
 
 
 def notes(explanation: Explanation) -> list[str]:
-    """What the code does not say."""
+    """Notes on what the code leaves out."""
     settings, text = explanation.settings, code(explanation)
     names = [name for name in _MAKING if re.search(rf"\b{name}={name}\b", text)]
     lines = [f"`{name}` is the object that was passed; its text is in the settings below." for name in names]

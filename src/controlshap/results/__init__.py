@@ -1,1 +1,1 @@
-"""What an explanation holds and how it reads."""
+"""The result of an explanation: values, errors, rankings, summaries, tables, and their wording."""

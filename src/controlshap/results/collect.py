@@ -96,9 +96,9 @@ def histories(results: list[RowResult]) -> list[History]:
     for result in results:
         final = result.analysis.controlled
         stages = result.history or ((result.n_evaluations, final.values[:-1], np.sqrt(final.variances[:-1])),)
-        counts, values, errors = (list(part) for part in zip(*stages, strict=True))
+        counts, values, errors = (list(column) for column in zip(*stages, strict=True))
         single = values[0].shape[1] == 1
-        arrays = [np.stack(part)[..., 0] if single else np.stack(part) for part in (values, errors)]
+        arrays = [np.stack(column)[..., 0] if single else np.stack(column) for column in (values, errors)]
         rows.append(History(np.array(counts, dtype=np.int64), *arrays))
     return rows
 

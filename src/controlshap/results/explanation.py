@@ -209,10 +209,10 @@ class Explanation:
 
     @property
     def gain(self) -> FloatArray:
-        """What the control bought, shape (rows,): variance without it over variance with it, summed over values.
+        """Gain of the control, shape (rows,): variance without it over variance with it, summed over values.
 
-        The plain estimate would have needed this many times the evaluations; 1 where there is no error either way,
-        infinite where the control left none.
+        Without control, the same error would have needed this many times the evaluations; 1 where there is no error
+        either way, infinite where the control left none.
         """
         axes = tuple(range(1, self.values.ndim))
         plain = (self.uncontrolled_standard_errors**2).sum(axis=axes)
@@ -222,7 +222,7 @@ class Explanation:
 
     @property
     def evaluations_saved(self) -> FloatArray:
-        """Evaluations that the control saved, shape (rows,): what plain sampling would need for the same error, less.
+        """Evaluations that the control saved, shape (rows,): how many more plain sampling needs for the same error.
 
         Negative where the control made it worse, infinite where it left no error.
         """
@@ -238,9 +238,9 @@ class Explanation:
         level : float
         simultaneous : bool
             Whether the bounds hold all values of a row (and output) together, also where the run was stopped by what
-            was seen; otherwise one value at a time.
+            it showed; otherwise each bound holds for one value at a time.
         background : bool
-            Whether the true value is that of the population which the background is a sample of
+            Whether the true value is that of the population of which the background is a sample
             (`background_standard_errors`); otherwise that of the background itself.
 
         Returns
@@ -268,7 +268,7 @@ class Explanation:
         return summarise(self, sampled_rows=sampled_rows)
 
     def player_data(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """What each player shows `(rows, players)`: its value, the level of a one-hot group, all values of another."""
+        """Data of the players `(rows, players)`: a value, the level of a one-hot group, all values of another group."""
         shown = np.empty((len(self.data), len(self.player_columns)), dtype=object)
         for player, columns in enumerate(self.player_columns):
             block = self.data[:, list(columns)]
@@ -283,13 +283,13 @@ class Explanation:
 
     @property
     def plot(self) -> Plots:
-        """Pictures: `plot.bar()`, `plot.waterfall(row)`, `plot.beeswarm()`, `plot.ranking(row)` and others."""
+        """Plots: `plot.bar()`, `plot.waterfall(row)`, `plot.beeswarm()`, `plot.ranking(row)` and others."""
         from controlshap.plots import Plots
 
         return Plots(self)
 
     def report(self, path: str | Path, *, title: str | None = None, level: float = 0.95) -> Path:
-        """Write one self-contained HTML file to read, to hand on and to print.
+        """Write one self-contained HTML file to read, share and print.
 
         Parameters
         ----------
@@ -297,7 +297,7 @@ class Explanation:
             The file.
         title : str, optional
         level : float
-            Of intervals and certified rankings.
+            Confidence level of intervals and certified rankings.
         """
         from controlshap.report import write_report
 
@@ -309,7 +309,8 @@ class Explanation:
         Parameters
         ----------
         level : float, optional
-            Of intervals that shap's waterfall draws; left out where not given, since shap's means cannot take them.
+            Confidence level of intervals, which shap's waterfall draws; by default there are none, because shap cannot
+            average them.
         """
         from controlshap.shap_compat.export import to_shap
 

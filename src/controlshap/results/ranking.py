@@ -45,9 +45,9 @@ class Ranking:
 
     @property
     def n_ordered(self) -> IntArray:
-        """How many of the largest players have a certified order, shape (rows,) or (rows, outputs)."""
+        """Number of the largest players whose order is certified, shape (rows,) or (rows, outputs)."""
         count: IntArray = np.cumprod(self.separated, axis=1).sum(axis=1)
-        # with every neighbour separated the last has its place, too
+        # when all neighbours are separated, the last player has its place, too
         return np.where(count == self.separated.shape[1], count + 1, count)
 
     def top(self, k: int, row: int = 0, output: int | None = None) -> tuple[str, ...] | None:
@@ -80,7 +80,7 @@ class Ranking:
             groups[-1].append(name)
             if place < len(separated) and separated[place]:
                 groups.append([])
-        return " > ".join(one[0] if len(one) == 1 else "{" + ", ".join(one) + "}" for one in groups)
+        return " > ".join(group[0] if len(group) == 1 else "{" + ", ".join(group) + "}" for group in groups)
 
     def __repr__(self) -> str:
         rows, p = self.order.shape[:2]
@@ -124,12 +124,12 @@ def rank(explanation: Explanation, level: float) -> Ranking:
     for row in range(n_rows):
         alpha = (1.0 - level) * explanation.look_shares[row]
         for output in range(n_outputs):
-            one, spread, freedom = values[row, :, output], covariance[row, output], dof[row, :, output]
-            players = magnitude_order(one)
+            estimates, spread, freedom = values[row, :, output], covariance[row, output], dof[row, :, output]
+            players = magnitude_order(estimates)
             order[row, :, output] = players
-            ratios = order_ratios(one, spread, freedom, alpha, complete=bool(explanation.complete[row]))
-            cuts[row, :, output] = separated(ratios, one, players)
-            swaps[row, :, output] = swap_probabilities(one, spread, freedom, players)
+            ratios = order_ratios(estimates, spread, freedom, alpha, complete=bool(explanation.complete[row]))
+            cuts[row, :, output] = separated(ratios, estimates, players)
+            swaps[row, :, output] = swap_probabilities(estimates, spread, freedom, players)
     if not several:
         order, cuts, swaps = order[..., 0], cuts[..., 0], swaps[..., 0]
     return Ranking(order, cuts, swaps, level, explanation.feature_names)

@@ -1,4 +1,4 @@
-"""Mean absolute values over rows, with errors, and with the bias that noise adds taken off.
+"""Mean absolute values over rows, with errors, corrected for the bias that noise adds.
 
 The absolute value of a noisy number is too large on average: for `w ~ N(v, s^2)`, `E|w| = F(v, s)` with
 
@@ -6,7 +6,7 @@ The absolute value of a noisy number is too large on average: for `w ~ N(v, s^2)
 
 The excess `F(v, s) - |v|` is estimated by `F(w, s) - |w|` and subtracted (a parametric bootstrap). What is left is
 largest where v = 0: `s sqrt(2/pi) (2 - sqrt(2))` of the `s sqrt(2/pi)` there were (between -0.1 s and 0.1 s from
-half a standard error on); no function of w can do without (|v| has a corner). That largest value is told as
+half a standard error on); no function of w has no bias at all (|v| has a corner). That largest value is
 `bias_bound`. Squares have no corner: the mean square is unbiased.
 """
 
@@ -49,9 +49,9 @@ class Summary:
     mean_absolute : ndarray of shape (players,) or (players, outputs)
         Mean over rows of the absolute Shapley value, corrected for noise.
     standard_errors : ndarray of the same shape
-        Its error: of the sampled values, and, where rows are taken as a sample, of the choice of rows.
+        Its error due to sampling and, where the rows are taken as a sample, due to the choice of rows.
     bias_bound : ndarray of the same shape
-        The most that noise may still add.
+        The largest bias that noise may still add.
     uncorrected : ndarray of the same shape
         The plain mean of absolute estimates.
     mean_square : ndarray of the same shape
@@ -95,7 +95,7 @@ class Summary:
 
 
 def summarise(explanation: Explanation, *, sampled_rows: bool) -> Summary:
-    """Means over rows."""
+    """Summarise the values over rows."""
     values, errors = explanation.values, explanation.standard_errors
     n = len(values)
     corrected = 2.0 * np.abs(values) - folded_mean(values, errors)

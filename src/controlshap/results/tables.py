@@ -1,4 +1,4 @@
-"""Results as tables for other programs: one tidy file, or a folder that an experiment tracker takes as it is."""
+"""Results as tables for other programs: one tidy file, or a folder for an experiment tracker."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 from controlshap._errors import InvalidArgumentError, MissingExtraError
 from controlshap._files import replacing, write_json
 from controlshap._optional import require
-from controlshap.data.columns import is_missing
+from controlshap.data.columns import is_missing, is_number
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
 
 
 def tidy_columns(explanation: Explanation) -> dict[str, Any]:
-    """One entry for each row, player and output, in columns."""
+    """Columns of the tidy table: one entry for each row, player and output."""
     several = explanation.values.ndim == 3
     rows, players = explanation.values.shape[:2]
     outputs = explanation.values.shape[2] if several else 1
@@ -47,7 +47,7 @@ def tidy_columns(explanation: Explanation) -> dict[str, Any]:
 
 
 def write_table(explanation: Explanation, path: Path) -> Path:
-    """The tidy table as CSV, Parquet or Arrow, by the name's ending; under a temporary name first."""
+    """Write the tidy table as CSV, Parquet or Arrow, by the ending of the name."""
     columns = tidy_columns(explanation)
     writers: dict[str, Callable[[dict[str, Any], Path], None]] = {
         ".csv": _write_csv, ".parquet": _write_parquet, ".arrow": _write_arrow, ".feather": _write_arrow,
@@ -88,25 +88,25 @@ def _write_arrow(columns: dict[str, Any], path: Path) -> None:
 
 def _arrow_table(columns: dict[str, Any]) -> Any:
     pyarrow = require("pyarrow", extra="parquet", feature="`path`: a Parquet or Arrow file")
-    # what features show may be numbers in one row and names in another: text then
+    # data of features that are numbers in one row and names in another become text
     shown = _without_gaps(columns["feature_value"].tolist())
-    numbers = all(value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)) for value in shown)
-    told = [float(v) if numbers and v is not None else None if v is None else str(v) for v in shown]
+    convert = float if all(is_number(value) for value in shown) else str
+    entries = [None if value is None else convert(value) for value in shown]
     others = {name: column for name, column in columns.items() if name != "feature_value"}
     arrays = {name: pyarrow.array(np.asarray(column).tolist()) for name, column in others.items()}
-    return pyarrow.table(arrays | {"feature_value": pyarrow.array(told)})
+    return pyarrow.table(arrays | {"feature_value": pyarrow.array(entries)})
 
 
 def _without_gaps(values: list[Any]) -> list[Any]:
-    """None for what is missing, however the data writes it: an empty cell, or null."""
+    """Values with None for each that is missing, to be written as an empty cell or null."""
     return [None if is_missing(value) else value for value in values]
 
 
 def metrics(explanation: Explanation) -> dict[str, float]:
-    """Numbers that describe a run, flat, finite, for an experiment tracker."""
+    """Finite numbers that describe a run, in one flat dictionary for an experiment tracker."""
     summary = explanation.summary()
     gain = explanation.gain[np.isfinite(explanation.gain)]
-    found = {
+    numbers = {
         "rows": float(len(explanation)),
         "players": float(len(explanation.feature_names)),
         "evaluations": float(explanation.n_evaluations.sum()),
@@ -115,15 +115,15 @@ def metrics(explanation: Explanation) -> dict[str, float]:
         "rows_exact": float((explanation.status == "exact").sum()),
     }
     if len(gain):
-        found["median_gain"] = float(np.median(gain))
+        numbers["median_gain"] = float(np.median(gain))
     importance = summary.mean_absolute if summary.mean_absolute.ndim == 1 else summary.mean_absolute.sum(axis=1)
-    return found | {
+    return numbers | {
         f"mean_absolute.{name}": float(value) for name, value in zip(explanation.feature_names, importance, strict=True)
     }
 
 
 def export(explanation: Explanation, folder: Path) -> Path:
-    """The result, a tidy table, the importance, metrics and settings, in one folder."""
+    """Write the result, a tidy table, metrics and settings into one folder."""
     explanation.save(folder)
     try:
         write_table(explanation, folder / "values.parquet")
