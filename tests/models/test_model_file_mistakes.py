@@ -1,6 +1,5 @@
 """Model files that are cut, of a wrong kind or wrongly named, and packages that are missing."""
 
-import gzip
 import sys
 
 import lightgbm
@@ -47,21 +46,17 @@ def test_half_a_file_is_an_error_of_one_sentence(kind, suffix, tmp_path):
     ("name", "content", "message"),
     [
         ("m.onnx", b"", "is empty"),
-        ("m.onnx", b"a,b\n1,2\n", "ends in .onnx but is not an ONNX model.*plain text"),
-        ("m.json", b'{"a": 1}', "JSON that is not an xgboost model"),
-        ("m.json", b'{"tree_info": []}', "dump of a lightgbm model"),
-        ("m.txt", b"hello", "is not a lightgbm model"),
-        ("m.csv", b"a,b\n1,2\n", "not a model file that can be read; it holds plain text.*module:function"),
-        ("m.h5", b"\x89HDF\r\n\x1a\n0000", "HDF5"),
-        ("m.cbm", b"CBM1....", "CatBoost"),
-        ("m.parquet", b"PAR1....PAR1", "Parquet"),
-        ("m.model", b"binf....", "old binary format"),
-        ("m.safetensors", (20).to_bytes(8, "little") + b'{"a": {"dtype": 1}} ', "weights only"),
-        ("m.bin", bytes(range(255, 100, -1)), "not a model file that can be read. Known are"),
-        ("m.skops", b"PK\x03\x04 cut off", "cut off or damaged"),
+        ("m.onnx", b"a,b\n1,2\n", "could not be read by onnxruntime"),
+        ("m.onnx", b'{"a": 1}', r"ends in .onnx but holds an xgboost model.*rename it to .json or .ubj\."),
+        ("m.json", b'{"a": 1}', "could not be read by xgboost"),
+        ("m.json", b"tree\nversion=v4", r"ends in .json but holds a lightgbm model.*rename it to .txt\."),
+        ("m.txt", b"hello", "could not be read by lightgbm"),
+        ("m.csv", b"a,b\n1,2\n", "not a model file that can be read. Known are.*module:function"),
+        ("m.h5", b"\x89HDF\r\n\x1a\n0000", "not a model file that can be read"),
+        ("m.skops", b"PK\x03\x04 cut off", "could not be read by skops"),
     ],
 )
-def test_a_file_of_a_wrong_kind_is_told_in_one_sentence(name, content, message, tmp_path):
+def test_a_file_of_a_wrong_kind_is_an_error_of_one_sentence(name, content, message, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(cs.InvalidArgumentError, match=message):
         load_model(tmp_path / name)
@@ -74,11 +69,8 @@ def test_a_model_under_the_suffix_of_another_kind(tmp_path):
     ):
         load_model(tmp_path / "m.skops")
     np.savez(tmp_path / "m.npz", a=ROWS)
-    with pytest.raises(cs.InvalidArgumentError, match="arrays"):
+    with pytest.raises(cs.InvalidArgumentError, match="not a model file"):
         load_model(tmp_path / "m.npz")
-    (tmp_path / "m.csv.gz").write_bytes(gzip.compress(b"a,b"))
-    with pytest.raises(cs.InvalidArgumentError, match="compressed data"):
-        load_model(tmp_path / "m.csv.gz")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from sklearn.svm import SVC
 
 import controlshap as cs
 from controlshap.models.files import load_model, with_arrays
-from controlshap.models.files.columns import said_columns
+from controlshap.models.files.columns import model_columns
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,11 @@ def test_an_estimator_fitted_on_arrays_is_given_arrays(tmp_path):
 
 
 def test_what_models_say_about_their_columns():
-    assert said_columns(lambda rows: rows).number is None
+    assert model_columns(lambda rows: rows).number is None
     frame = FRAME.assign(job=np.where(TWO, "cook", "clerk"))
     encode = ColumnTransformer([("job", OneHotEncoder(), ["job"])], remainder="passthrough")
     pipeline = make_pipeline(encode, LogisticRegression()).fit(frame, TWO)
-    assert said_columns(pipeline).names == (*NAMES, "job")
-    assert said_columns(pipeline.predict_proba).names == (*NAMES, "job")
+    assert model_columns(pipeline).names == (*NAMES, "job")
+    assert model_columns(pipeline.predict_proba).names == (*NAMES, "job")
     wrapper = lightgbm.LGBMRegressor(n_estimators=2, verbose=-1, n_jobs=1).fit(ROWS, TWO)
-    assert (said_columns(wrapper).names, said_columns(wrapper).takes_arrays) == (None, True)
+    assert (model_columns(wrapper).names, model_columns(wrapper).takes_arrays) == (None, True)

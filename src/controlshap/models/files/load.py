@@ -1,20 +1,87 @@
-"""The front door: a reference or a file in, a model with its hash out."""
+"""Load a model from a file or a reference `module:function`."""
 
 from __future__ import annotations
 
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from controlshap._errors import InvalidArgumentError
 from controlshap._files import hash_file
+from controlshap._optional import require
+from controlshap.models.adapters import as_model
 from controlshap.models.files.boosters import load_lightgbm, load_xgboost
-from controlshap.models.files.columns import SaidColumns, said_columns
-from controlshap.models.files.kinds import KNOWN, RUNS_CODE, kind_of
-from controlshap.models.files.loaded import LoadedModel
+from controlshap.models.files.columns import model_columns
 from controlshap.models.files.onnx import load_onnx
-from controlshap.models.files.pickles import load_pickle, load_torch, refuse_code
+from controlshap.models.files.pickles import load_pickle, load_torch
 from controlshap.models.files.references import is_reference, load_reference
-from controlshap.models.files.skops import load_skops
+from controlshap.models.files.skops import has_compiled_parts, load_skops
+from controlshap.models.files.trial import trial
+from controlshap.models.model import Model
+
+#: The kind of model that each suffix stands for; under other suffixes the first bytes decide.
+SUFFIXES = {
+    ".skops": "skops",
+    ".onnx": "onnx",
+    ".json": "xgboost",
+    ".ubj": "xgboost",
+    ".txt": "lightgbm",
+    ".joblib": "pickle",
+    ".pkl": "pickle",
+    ".pickle": "pickle",
+    ".pt": "torch",
+    ".pth": "torch",
+}
+_FIRST_BYTES = {b"{": "xgboost", b"tree": "lightgbm", b"\x08": "onnx", b"\x80": "pickle"}
+_WORDS = {
+    "skops": "a skops file",
+    "onnx": "an ONNX model",
+    "xgboost": "an xgboost model",
+    "lightgbm": "a lightgbm model",
+    "pickle": "a pickle",
+    "torch": "a torch file",
+}
+_LOADERS: dict[str, Callable[[Path], Any]] = {
+    "skops": load_skops,
+    "onnx": load_onnx,
+    "xgboost": load_xgboost,
+    "lightgbm": load_lightgbm,
+    "pickle": load_pickle,
+    "torch": load_torch,
+}
+KNOWN = ".skops, .onnx, .json and .ubj (xgboost), .txt (lightgbm), .joblib, .pkl and .pt"
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model and its origin.
+
+    Attributes
+    ----------
+    model : object
+        The `model` argument of `Explainer`.
+    sha256 : str
+        Hash of the model's file; for `module:function`, of the file that holds the module.
+    kind : str
+        "function", "skops", "onnx", "xgboost", "lightgbm", "pickle" or "torch".
+    feature_names : tuple of str or None
+        Names of the model's columns in its order, if it has any.
+    n_columns : int or None
+        Number of columns, if the model says.
+    takes_arrays : bool
+        Whether it was fitted on arrays without names, and expects such arrays again.
+    """
+
+    model: Any
+    sha256: str
+    kind: str
+    feature_names: tuple[str, ...] | None = None
+    n_columns: int | None = None
+    takes_arrays: bool = False
 
 
 def load_model(reference: str | Path, *, allow_pickle: bool = False) -> LoadedModel:
@@ -23,7 +90,7 @@ def load_model(reference: str | Path, *, allow_pickle: bool = False) -> LoadedMo
     Parameters
     ----------
     reference : str or Path
-        `module:function` (the current directory is looked into first; also `module:object.attribute`), or a file:
+        `module:function` (the current directory is searched first; also `module:object.attribute`), or a file:
         skops, ONNX, xgboost (.json, .ubj) or lightgbm (.txt), joblib, pickle, torch.
     allow_pickle : bool
         Whether files may be loaded whose loading runs code: joblib, pickle, torch.
@@ -36,44 +103,73 @@ def load_model(reference: str | Path, *, allow_pickle: bool = False) -> LoadedMo
     if not path.exists():
         if is_reference(str(reference)):
             model, sha256 = load_reference(str(reference))
-            return _loaded(model, sha256, "function", said_columns(model))
+            return _with_origin(model, sha256, "function")
         raise InvalidArgumentError(
             f"`model`: there is no file {str(reference)!r}. Give a model file ({KNOWN}) or a function as "
             "module:function."
         )
-    kind = kind_of(path)
-    if kind in RUNS_CODE and not allow_pickle:
-        raise refuse_code(path, kind)
-    sha256 = hash_file(path)
-    model, said = load_onnx(path) if kind == "onnx" else _load(path, kind)
-    if hash_file(path) != sha256:
+    kind = _find_kind(path)
+    if kind in ("pickle", "torch") and not allow_pickle:
         raise InvalidArgumentError(
-            f"`model`: {str(path)!r} changed while it was read. Wait until it is written, and run again."
+            f"`model`: {str(path)!r} holds {_WORDS[kind]}, and loading one runs code that the file brings along. Give "
+            "--allow-pickle (allow_pickle=True) if you trust whoever made it, or save the model as skops, ONNX or in "
+            "xgboost's or lightgbm's own format."
         )
-    return _loaded(model, sha256, "pickle" if kind == "compressed" else kind, said)
+    if kind in ("xgboost", "lightgbm") or (kind == "skops" and has_compiled_parts(path)):
+        with trial(_LOADERS[kind], path):
+            require(kind, extra=kind, feature=f"`{path.name}`")  # which takes as long as in the other process
+    return _with_origin(_LOADERS[kind](path), hash_file(path), kind)
 
 
-def _load(path: Path, kind: str) -> tuple[Any, SaidColumns]:
-    model = _load_object(path, kind)
-    return model, said_columns(model)
+def _find_kind(path: Path) -> str:
+    """Return the kind of model by the suffix, or by the first bytes if the suffix is unknown; both must agree."""
+    if path.is_dir():
+        raise InvalidArgumentError(f"`model`: {str(path)!r} is a folder; give one file.")
+    with path.open("rb") as file:
+        first = file.read(64).lstrip()
+    if not first:
+        raise InvalidArgumentError(f"`model`: {str(path)!r} is empty.")
+    by_suffix = SUFFIXES.get(path.suffix.lower())
+    by_content = next((kind for magic, kind in _FIRST_BYTES.items() if first.startswith(magic)), None)
+    if zipfile.is_zipfile(path):
+        members = {Path(name).name for name in zipfile.ZipFile(path).namelist()}
+        by_content = "skops" if "schema.json" in members else "torch" if "data.pkl" in members else None
+    kind = by_suffix or by_content
+    if kind is None:
+        raise InvalidArgumentError(
+            f"`model`: {str(path)!r} is not a model file that can be read. Known are {KNOWN}, or a function as "
+            "module:function."
+        )
+    if by_content not in (None, kind) and (kind, by_content) != ("torch", "pickle"):  # torch's old format is a pickle
+        raise InvalidArgumentError(
+            f"`model`: {str(path)!r} ends in {path.suffix} but holds {_WORDS[by_content]}. If that is what it should "
+            f"be, rename it to {' or '.join(suffix for suffix in SUFFIXES if SUFFIXES[suffix] == by_content)}."
+        )
+    return kind
 
 
-def _load_object(path: Path, kind: str) -> Any:
-    if kind == "skops":
-        return load_skops(path)
-    if kind == "xgboost":
-        return load_xgboost(path)
-    if kind == "lightgbm":
-        return load_lightgbm(path)
-    if kind in ("torch", "torchscript"):
-        return load_torch(path, kind)
-    return load_pickle(path, kind)
-
-
-def _loaded(model: Any, sha256: str, kind: str, said: SaidColumns) -> LoadedModel:
+def _with_origin(model: Any, sha256: str, kind: str) -> LoadedModel:
     if isinstance(model, type) or not (callable(model) or hasattr(model, "predict") or hasattr(model, "predict_proba")):
         what = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
         raise InvalidArgumentError(
             f"`model` must be callable or a fitted model with `predict_proba` or `predict`; this holds {what}."
         )
-    return LoadedModel(model, sha256, kind, said.names, said.number, said.takes_arrays)
+    columns = model_columns(model)
+    return LoadedModel(model, sha256, kind, columns.names, columns.number, columns.takes_arrays)
+
+
+class ArrayInput:
+    """Passes the values of a frame to a prediction function; a class, so that it can be pickled."""
+
+    def __init__(self, predict: Any) -> None:
+        self.predict = predict
+
+    def __call__(self, rows: Any) -> Any:
+        """Predict."""
+        return self.predict(np.asarray(rows))
+
+
+def with_arrays(model: Any) -> Model:
+    """Return a model that is given arrays although the rows are frames."""
+    known = as_model(model)
+    return Model(ArrayInput(known.predict), known.source, output_names=known.output_names)

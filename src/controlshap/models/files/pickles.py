@@ -1,43 +1,30 @@
-"""Pickles, joblib and torch files. Loading one runs whatever code it names: only on explicit request."""
+"""Pickles, joblib and torch files. Loading one runs code that the file names, so the user must allow it."""
 
 from __future__ import annotations
 
 import copyreg
 import io
 import pickle
+import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from controlshap._errors import InvalidArgumentError, MissingExtraError
 from controlshap._optional import require
-from controlshap.models.files.kinds import MODELS
 from controlshap.models.files.references import current_directory_first
 
 
-def refuse_code(path: Path, kind: str) -> InvalidArgumentError:
-    """Why the file is not loaded, and what would be better."""
-    return InvalidArgumentError(
-        f"`model`: {str(path)!r} holds {MODELS[kind][0]}, and loading one runs code that the file brings along. Give "
-        "--allow-pickle (allow_pickle=True) if you trust whoever made it, or save the model as skops, ONNX or in "
-        "xgboost's or lightgbm's own format."
-    )
-
-
-def load_pickle(path: Path, kind: str) -> Any:
-    """Unpickle with joblib where it is installed (it reads plain pickles, too)."""
-    current_directory_first()  # where the classes of one's own pickles usually are
+def load_pickle(path: Path) -> Any:
+    """Unpickle with joblib if it is installed (it reads plain pickles, too)."""
+    current_directory_first()  # where the user's own classes usually are
     try:
         joblib = require("joblib", extra="parallel", feature=f"`{path.name}`")
     except MissingExtraError:
-        if kind == "compressed" or path.suffix.lower() == ".joblib":
+        if path.suffix.lower() == ".joblib":
             raise
-        return _unpickle(path, _plain)
+        return _unpickle(path, lambda path: pickle.loads(path.read_bytes()))
     return _unpickle(path, joblib.load)
-
-
-def _plain(path: Path) -> Any:
-    with path.open("rb") as file:
-        return pickle.load(file)
 
 
 def _unpickle(path: Path, load: Any) -> Any:
@@ -54,26 +41,21 @@ def _unpickle(path: Path, load: Any) -> Any:
         ) from error
 
 
-def load_torch(path: Path, kind: str) -> Any:
-    """A whole module, on the CPU."""
+def load_torch(path: Path) -> Any:
+    """Return a whole module or a TorchScript module, on the CPU."""
     torch = require("torch", extra="torch", feature=f"`{path.name}`")
     current_directory_first()
-
-    def load(file: Path) -> Any:
-        if kind == "torchscript":
-            copyreg.pickle(torch.jit.RecursiveScriptModule, _script_to_bytes)  # or it could not go to workers
-            return torch.jit.load(str(file), map_location="cpu")
-        return torch.load(str(file), map_location="cpu", weights_only=False)
-
-    found = _unpickle(path, load)
-    if not isinstance(found, torch.nn.Module):
-        weights = isinstance(found, dict)
+    copyreg.pickle(torch.jit.RecursiveScriptModule, _script_to_bytes)  # or it could not be sent to workers
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*TorchScript archive", UserWarning)  # which `torch.load` reads as well
+        module = _unpickle(path, partial(torch.load, map_location="cpu", weights_only=False))
+    if not isinstance(module, torch.nn.Module):
+        content = "weights (a state dict) without the module they belong to"
         raise InvalidArgumentError(
-            f"`model`: {str(path)!r} holds "
-            + ("weights (a state dict) without the module they belong to" if weights else f"a {type(found).__name__}")
-            + ". Save the whole module with torch.save(module, file), export it to ONNX, or give module:function."
+            f"`model`: {str(path)!r} holds {content if isinstance(module, dict) else f'a {type(module).__name__}'}. "
+            "Save the whole module with torch.save(module, file), export it to ONNX, or give module:function."
         )
-    return found
+    return module
 
 
 def _script_to_bytes(module: Any) -> tuple[Any, tuple[bytes]]:

@@ -1,4 +1,4 @@
-"""`module:function`: any callable or fitted model that Python can import, from the current directory first."""
+"""References `module:function` to a callable or fitted model; the current directory is searched first."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ _REFERENCE = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<names>[^\W\d
 
 
 def is_reference(text: str) -> bool:
-    """Whether this reads as `module:function` or `package.module:object.attribute`."""
+    """Return whether this has the form `module:function` or `package.module:object.attribute`."""
     return _REFERENCE.fullmatch(text) is not None
 
 
 def current_directory_first() -> None:
-    """Let imports look into the current directory before anything else, as `python -m` does."""
+    """Put the current directory first on the import path, as `python -m` does."""
     here = str(Path.cwd())
     if sys.path[:1] != [here]:
         sys.path.insert(0, here)
 
 
 def load_reference(text: str) -> tuple[Any, str]:
-    """The object and the hash of the file that its module is in."""
+    """Return the object and the hash of the file of its module."""
     match = _REFERENCE.fullmatch(text)
     if match is None:
         raise InvalidArgumentError(f"`model` must be a file or module:function; got {text!r}.")
     current_directory_first()
     importlib.invalidate_caches()
     module = _import(match["module"], text)
-    found: Any = module
+    target: Any = module
     for name in match["names"].split("."):
-        if not hasattr(found, name):
+        if not hasattr(target, name):
             raise InvalidArgumentError(
-                f"`model`: {text!r}: {_called(found)} has no {name!r}{_similar(found, name)} Check the name after the "
-                "colon."
+                f"`model`: {text!r}: {_describe(target)} has no {name!r}{_suggest(target, name)} Check the name after "
+                "the colon."
             )
-        found = getattr(found, name)
-    return found, _source_hash(module)
+        target = getattr(target, name)
+    return target, _source_hash(module)
 
 
 def _import(name: str, text: str) -> ModuleType:
@@ -57,9 +57,9 @@ def _import(name: str, text: str) -> ModuleType:
                 f"`model`: there is no module {error.name!r} in the current directory or among the installed "
                 f"packages.{hint}"
             ) from error
-        raise _failed(name, error) from error
-    except (Exception, SystemExit) as error:  # whatever the code of the module raises; a script ends the program
-        raise _failed(name, error) from error
+        raise _import_error(name, error) from error
+    except (Exception, SystemExit) as error:  # whatever the code of the module raises; a script may call sys.exit
+        raise _import_error(name, error) from error
     here = Path.cwd() / name.partition(".")[0]
     own = [file for file in (here.with_suffix(".py"), here / "__init__.py") if file.is_file()]
     at = getattr(sys.modules[name.partition(".")[0]], "__file__", None)
@@ -71,7 +71,7 @@ def _import(name: str, text: str) -> ModuleType:
     return module
 
 
-def _failed(name: str, error: BaseException) -> InvalidArgumentError:
+def _import_error(name: str, error: BaseException) -> InvalidArgumentError:
     return InvalidArgumentError(f"`model`: importing {name!r} failed by {type(error).__name__}: {error}")
 
 
@@ -85,14 +85,14 @@ def _source_hash(module: ModuleType) -> str:
     return hash_file(Path(file))
 
 
-def _called(found: Any) -> str:
-    if isinstance(found, ModuleType):
-        return f"the module {found.__name__!r}"
-    return f"an object of type {type(found).__name__}"
+def _describe(target: Any) -> str:
+    if isinstance(target, ModuleType):
+        return f"the module {target.__name__!r}"
+    return f"an object of type {type(target).__name__}"
 
 
-def _similar(found: Any, name: str) -> str:
+def _suggest(target: Any, name: str) -> str:
     import difflib
 
-    close = difflib.get_close_matches(name, [n for n in dir(found) if not n.startswith("_")], n=1)
+    close = difflib.get_close_matches(name, [n for n in dir(target) if not n.startswith("_")], n=1)
     return f"; did you mean {close[0]!r}?" if close else "."

@@ -1,17 +1,18 @@
-"""skops files: estimators as data. Only types that were looked at are built; any other is refused by its name."""
+"""skops files: estimators as data. Only types in a list of harmless ones are built."""
 
 from __future__ import annotations
 
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
 from controlshap._errors import InvalidArgumentError, MissingExtraError
 from controlshap._optional import require
 
-#: Beside what skops trusts itself (public estimators of scikit-learn, arrays, plain Python data): parts of fitted
-#: estimators that hold numbers, and the boosters. Names of modules are written out: a whole package would hold
-#: functions that do more than compute.
+#: Types that are built beside those that skops trusts itself (public estimators of scikit-learn, arrays, plain Python
+#: data): parts of fitted estimators that hold numbers, and the boosters. Modules are named one by one, because a whole
+#: package would hold functions that do more than compute.
 VETTED = re.compile(
     "|".join(
         (
@@ -39,17 +40,28 @@ VETTED = re.compile(
         )
     )
 )
+#: Modules whose compiled code takes what a file says about trees and vectors without checking it.
+_COMPILED = re.compile(rb'"(sklearn\.(tree|ensemble|neighbors|svm|metrics)|xgboost|lightgbm)\.')
+
+
+def has_compiled_parts(path: Path) -> bool:
+    """Return whether damaged numbers in a file could crash the process."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _COMPILED.search(archive.read("schema.json")) is not None
+    except (zipfile.BadZipFile, KeyError, ValueError, NotImplementedError, RuntimeError, OSError, EOFError):
+        return False  # skops cannot read it either, and says so
 
 
 def load_skops(path: Path) -> Any:
     """Build the estimator, or name the types that are not in the list."""
-    skops_io = require("skops.io", extra="skops", feature=f"`{path.name}`")
+    io = require("skops.io", extra="skops", feature=f"`{path.name}`")
     content = path.read_bytes()
     try:
-        others = list(skops_io.get_untrusted_types(data=content))
-        refused = sorted(name for name in others if VETTED.fullmatch(name) is None)
+        untrusted = list(io.get_untrusted_types(data=content))
+        refused = sorted(name for name in untrusted if VETTED.fullmatch(name) is None)
         if not refused:
-            return skops_io.loads(content, trusted=others)
+            return io.loads(content, trusted=untrusted)
     except ImportError as error:
         raise MissingExtraError(
             f"`{path.name}` holds parts of a package that is not installed here ({error}); install it."
