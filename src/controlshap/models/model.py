@@ -1,8 +1,4 @@
-"""The model as one function of rows, checked at every call.
-
-`rows (n, columns) -> (n, outputs)`, finite. The adapters of `controlshap.models.adapters` turn fitted models of
-known libraries into such functions; this file knows none of them.
-"""
+"""The model as a function of rows `(n, columns) -> (n, outputs)` whose outputs are checked at every call."""
 
 from __future__ import annotations
 
@@ -23,13 +19,13 @@ class Model:
     Attributes
     ----------
     predict : callable
-        Takes what `to_inputs` makes of an array of rows.
+        Takes the model's own inputs, which `to_inputs` makes.
     to_inputs : callable
-        Turns rows `(n, columns)` into what the model was fitted on (a frame, say).
+        Turns rows `(n, columns)` into what the model was fitted on, for example a frame.
     source : object
-        The user's model, from which derivatives may be taken.
+        The user's model, from which derivatives and exact forms are read.
     output_names : tuple of str, or None
-        Names of the outputs, when the model gives them.
+        Names of the outputs, if the model has any.
     """
 
     predict: Callable[[Any], Any]
@@ -38,7 +34,7 @@ class Model:
     output_names: tuple[str, ...] | None = None
 
     def __call__(self, rows: FloatArray, *, n_outputs: int | None, where: str) -> FloatArray:
-        """Predictions `(n, outputs)`; `where` says in an error which rows these were."""
+        """Predict rows, shape (n, outputs); `where` names the rows in error messages."""
         try:
             # A copy: the model may write to its input, and these rows are used again.
             raw = self.predict(self.to_inputs(rows.copy()))
@@ -49,7 +45,7 @@ class Model:
 
 
 def check_outputs(raw: Any, n_rows: int, n_outputs: int | None, where: str) -> FloatArray:
-    """One finite number per row and output, or an error that says what came instead."""
+    """Return outputs as an array of shape (n, outputs), or raise if they are not finite numbers of that shape."""
     try:
         outputs = np.asarray(raw)
         if outputs.dtype.kind in "US":  # labels, even where they read like numbers

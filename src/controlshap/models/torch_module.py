@@ -1,9 +1,9 @@
-"""torch modules: rows go to the module's device and type, outputs come back as doubles."""
+"""Torch modules as functions of arrays: converts rows to the module's device and type, and outputs to doubles."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,18 +14,13 @@ from controlshap._types import FloatArray
 
 
 def is_torch_module(model: Any) -> bool:
-    """Whether torch is loaded and this is one of its modules."""
+    """Return whether this is a torch module, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
 
 
-def torch_predict(module: Any) -> Callable[[Any], Any]:
-    """A function of arrays, without gradients and in evaluation mode."""
-    return TorchPredict(module)
-
-
 class TorchPredict:
-    """Predictions of a module; its training mode is restored afterwards."""
+    """Predictions of a module in evaluation mode, without gradients."""
 
     def __init__(self, module: Any) -> None:
         self.module = module
@@ -48,7 +43,7 @@ class TorchPredict:
 
 @contextmanager
 def evaluation_mode(module: Any) -> Iterator[None]:
-    """Evaluation mode, then the mode that each submodule had (some may be frozen)."""
+    """Switch to evaluation mode, and restore the mode of each submodule afterwards (some may be frozen)."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -59,7 +54,7 @@ def evaluation_mode(module: Any) -> Iterator[None]:
 
 
 def as_tensor(module: Any, rows: Any) -> Any:
-    """Rows (an array, or a frame) on the device and in the type of the module's first floating-point parameter."""
+    """Convert rows (an array or a frame) to the device and type of the module's first floating-point parameter."""
     import torch
 
     tensor = torch.tensor(np.asarray(rows))

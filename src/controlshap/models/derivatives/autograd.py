@@ -1,7 +1,6 @@
 """Derivatives of torch modules by automatic differentiation.
 
-No model evaluations are counted, since a backward pass is not an evaluation of rows; its price is stated in
-docs/design.md.
+They count as no model evaluations, because a backward pass evaluates no rows; docs/design.md states what they cost.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any, final
 import numpy as np
 
 from controlshap.data.players import Players
-from controlshap.models.derivatives.base import Derivatives, Point, checked_shape
+from controlshap.models.derivatives.base import Derivatives, Point, check_shape
 from controlshap.models.torch_module import as_tensor, evaluation_mode
 
 
@@ -24,7 +23,7 @@ class Autograd:
     module: Any
 
     def cost(self, background: Any, players: Players, budget: int, *, second: bool) -> int:  # noqa: ARG002
-        """Nothing."""
+        """Return 0."""
         return 0
 
     def at(self, point: Point, *, second: bool) -> Derivatives:
@@ -45,8 +44,8 @@ class Autograd:
             def to_array(tensor: Any) -> Any:
                 return np.asarray(tensor.detach().to("cpu", torch.float64).numpy())
 
-            gradient = checked_shape("the module's gradient", to_array(jacrev(outputs)(row)), o, (c,))
+            gradient = check_shape("the module's gradient", to_array(jacrev(outputs)(row)), o, (c,))
             if not second:
                 return Derivatives(gradient, None)
-            second_order = checked_shape("the module's Hessian", to_array(hessian(outputs)(row)), o, (c, c))
+            second_order = check_shape("the module's Hessian", to_array(hessian(outputs)(row)), o, (c, c))
             return Derivatives(gradient, second_order)

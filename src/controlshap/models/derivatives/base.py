@@ -1,4 +1,4 @@
-"""What derivatives are, and those that a user supplies."""
+"""Derivatives, the protocol of their sources, and derivatives that the user supplies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Derivatives:
     ----------
     gradient : ndarray of shape (outputs, columns)
     hessian : ndarray of shape (outputs, columns, columns) or (outputs, columns) or None
-        Full, or its diagonal alone, or not asked for.
+        All of it, its diagonal alone, or None if only the gradient was asked for.
     """
 
     gradient: FloatArray
@@ -30,7 +30,7 @@ class Derivatives:
 
 @dataclass(frozen=True)
 class Point:
-    """Where derivatives are taken, and what they may cost."""
+    """A row at which derivatives are taken, and the budget for a row."""
 
     x: FloatArray
     at_x: FloatArray  # (outputs,)
@@ -41,34 +41,39 @@ class Point:
 
 
 class DerivativeSource(Protocol):
-    """A way to get derivatives."""
+    """Computes derivatives of a model."""
 
     def cost(self, background: FloatArray, players: Players, budget: int, *, second: bool) -> int:
-        """Most model evaluations it may take at one row."""
+        """Return the largest number of model evaluations that one row can take."""
 
     def at(self, point: Point, *, second: bool) -> Derivatives:
-        """Derivatives at a point, the second ones if asked for."""
+        """Return the gradient at a point and, if `second`, the Hessian."""
 
 
 @final
 @dataclass(frozen=True)
 class UserDerivatives:
-    """Callables of one row: gradient `(columns,)` or `(outputs, columns)`, Hessian likewise.
+    """Derivatives by functions of one row that the user supplies; they cost no model evaluations.
 
-    They are the user's own and cost no model evaluations.
+    Attributes
+    ----------
+    gradient : callable
+        Returns shape (columns,) or (outputs, columns).
+    hessian : callable or None
+        Returns shape (columns, columns) or (outputs, columns, columns).
     """
 
     gradient: Callable[[FloatArray], Any]
     hessian: Callable[[FloatArray], Any] | None = None
 
     def cost(self, background: FloatArray, players: Players, budget: int, *, second: bool) -> int:  # noqa: ARG002
-        """Nothing."""
+        """Return 0."""
         return 0
 
     def at(self, point: Point, *, second: bool) -> Derivatives:
-        """Call them and check the shapes."""
+        """Call the functions and check the shapes."""
         o, c = len(point.at_x), len(point.x)
-        gradient = checked_shape("gradient", self.gradient(point.x), o, (c,))
+        gradient = check_shape("gradient", self.gradient(point.x), o, (c,))
         if not second:
             return Derivatives(gradient, None)
         if self.hessian is None:
@@ -76,13 +81,13 @@ class UserDerivatives:
                 "Taylor(gradient=...) needs `hessian` too for independent features, where the surrogate is of "
                 "second order (the paper's Theorem 1). Pass hessian=lambda x: ..."
             )
-        hessian = checked_shape("hessian", self.hessian(point.x), o, (c, c))
-        # The quadratic form sees the symmetric part only; Theorem 1 takes it to be all there is.
+        hessian = check_shape("hessian", self.hessian(point.x), o, (c, c))
+        # Only the symmetric part enters the quadratic form, and Theorem 1 assumes a symmetric Hessian.
         return Derivatives(gradient, 0.5 * (hessian + hessian.transpose(0, 2, 1)))
 
 
-def checked_shape(name: str, value: Any, n_outputs: int, shape: tuple[int, ...]) -> FloatArray:
-    """An array of shape (outputs, *shape), finite; a single output may leave the first axis out."""
+def check_shape(name: str, value: Any, n_outputs: int, shape: tuple[int, ...]) -> FloatArray:
+    """Return a finite array of shape (outputs, *shape); for a single output the first axis may be missing."""
     array = np.asarray(value, dtype=float)
     if n_outputs == 1 and array.shape == shape:
         array = array[None]

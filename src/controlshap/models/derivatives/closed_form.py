@@ -1,4 +1,4 @@
-"""Closed-form derivatives of scikit-learn's linear and logistic models: no model evaluations."""
+"""Closed-form derivatives of scikit-learn's linear and logistic models, without model evaluations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ClosedForm:
     coef : ndarray of shape (scores, columns)
     intercept : ndarray of shape (scores,)
     link : str
-        "identity", "logistic" (one score, the probability of class 1), "softmax", or "one_vs_rest".
+        "identity", "logistic" (one score, the probability of class 1) or "softmax".
     """
 
     coef: FloatArray
@@ -43,11 +43,11 @@ class ClosedForm:
     link: str
 
     def cost(self, background: FloatArray, players: Players, budget: int, *, second: bool) -> int:  # noqa: ARG002
-        """Nothing."""
+        """Return 0."""
         return 0
 
     def at(self, point: Point, *, second: bool) -> Derivatives:
-        """Chain rule."""
+        """Differentiate the link by the chain rule."""
         score = self.coef @ point.x + self.intercept
         if self.link == "identity":
             o, c = self.coef.shape
@@ -69,7 +69,7 @@ class ClosedForm:
 
 
 def closed_form(source: Any) -> ClosedForm | None:
-    """The closed form of a fitted scikit-learn model, or None."""
+    """Return the closed form of a fitted scikit-learn model, or None if it has none."""
     owner = type(source)
     if not owner.__module__.startswith("sklearn.linear_model") or not hasattr(source, "coef_"):
         return None
@@ -78,7 +78,7 @@ def closed_form(source: Any) -> ClosedForm | None:
     if owner.__name__ in _LINEAR:
         return ClosedForm(coef, intercept, "identity")
     if owner.__name__ in _LOGISTIC:
-        # liblinear fits several classes one against the rest; its probabilities are no softmax.
+        # liblinear fits several classes one against the rest; its probabilities are not a softmax.
         if len(coef) > 1 and getattr(source, "solver", "") == "liblinear":
             return None
         return ClosedForm(coef, intercept, "logistic" if len(coef) == 1 else "softmax")

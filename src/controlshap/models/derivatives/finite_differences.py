@@ -1,8 +1,8 @@
 """Finite differences with large steps (the paper, section 3.5).
 
-Numeric columns move one standard deviation up and down; binary columns swap to the other observed value;
-a one-hot block moves as a whole from its level to each other level. Every point is a row the model could
-see, and every evaluation is counted.
+Numeric columns move one standard deviation up and down; binary columns change to the other observed value; a one-hot
+block changes as a whole from its level to each other level. Every point is a row that the model could meet, and every
+evaluation is counted.
 """
 
 from __future__ import annotations
@@ -15,22 +15,35 @@ from typing import final
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError, WeakControlWarning
-from controlshap._types import FloatArray
+from controlshap._types import FloatArray, IntArray
 from controlshap.data.players import Players, one_hot_players
 from controlshap.models.derivatives.base import Derivatives, Point
 
-#: Second differences between columns are left out when they cost more than this share of the budget.
+#: Second differences between columns are left out if they cost more than this fraction of the budget.
 SECOND_SHARE = 0.2
 
 
 @dataclass(frozen=True)
 class _Move:
-    """One direction: the column it gives a slope for, the step, and how rows change."""
+    """A step in one direction.
+
+    Attributes
+    ----------
+    column : int
+        The column whose slope the step gives.
+    step : float
+    block : int
+        Moves within one one-hot block have no second differences among themselves.
+    cleared : int
+        Column that is set to 0, the present level of the block; or -1.
+    central : bool
+        Whether there is a step in the other direction, too.
+    """
 
     column: int
     step: float
-    block: int  # moves of one player's one-hot block have no second differences among themselves
-    cleared: int  # column set to 0 (the block's present level), or -1
+    block: int
+    cleared: int
     central: bool
 
     def apply(self, row: FloatArray, sign: int) -> None:
@@ -42,15 +55,15 @@ class _Move:
 @final
 @dataclass(frozen=True)
 class FiniteDifferences:
-    """Central differences for numeric columns, swaps for binary columns and one-hot blocks.
+    """Central differences for numeric columns, changes of level for binary columns and one-hot blocks.
 
     Parameters
     ----------
     step : float
         Step of numeric columns, in standard deviations of the background.
     cross : {"auto", True, False}
-        Whether to take second differences between columns; "auto" leaves them out, with a warning, when
-        they would cost more than a fifth of the budget.
+        Whether to take second differences between columns; "auto" leaves them out, with a warning, if they would cost
+        more than a fifth of the budget.
     """
 
     step: float = 1.0
@@ -65,7 +78,7 @@ class FiniteDifferences:
             raise InvalidArgumentError(f"`cross` must be 'auto', True or False; got {self.cross!r}.")
 
     def cost(self, background: FloatArray, players: Players, budget: int, *, second: bool) -> int:
-        """Evaluations for the most moves that any row can need."""
+        """Return the evaluations for the largest set of moves that a row can need."""
         moves = self._most_moves(background, players)
         n_first = sum(2 if move.central else 1 for move in moves)
         if not second:
@@ -74,7 +87,7 @@ class FiniteDifferences:
         return n_first + (n_cross if self._takes_cross(n_cross, budget) else 0)
 
     def _most_moves(self, background: FloatArray, players: Players) -> list[_Move]:
-        """The moves of a row that differs from every constant column too."""
+        """Return the moves of a row that differs from the background in every constant column."""
         constant = (background == background[0]).all(axis=0)
         for player in one_hot_players(players, background):
             constant[players.columns[player]] = False
@@ -84,95 +97,108 @@ class FiniteDifferences:
         return self.cross is True or (self.cross == "auto" and n_cross <= SECOND_SHARE * budget)
 
     def _moves(self, x: FloatArray, background: FloatArray, players: Players) -> list[_Move]:
-        moves = []
         blocks = {j: players.columns[j] for j in one_hot_players(players, background)}
+        moves = []
         for column in range(len(x)):
             player = int(players.owner[column])
             if player in blocks:
-                block = blocks[player]
-                present = int(block[x[block].argmax()])
-                # An x without a level (an unknown category) has no valid neighbours: no slope.
-                if column != present and sorted(x[block]) == [0.0] * (len(block) - 1) + [1.0]:
-                    moves.append(_Move(column, 1.0, player, present, central=False))
-                continue
-            levels = np.unique(background[:, column])
-            own_block = -1 - column
-            if len(levels) <= 2:
-                others = levels[levels != x[column]]
-                if len(others) == 1 or (len(others) == 2 and len(levels) == 2):
-                    # An x outside both levels moves to the nearer one.
-                    target = others[np.abs(others - x[column]).argmin()]
-                    moves.append(_Move(column, float(target - x[column]), own_block, -1, central=False))
-                continue
-            width = self.step * float(background[:, column].std())
-            moves.append(_Move(column, width, own_block, -1, central=True))
+                move = _block_move(x, column, blocks[player], player)
+            else:
+                move = self._column_move(x, column, background[:, column])
+            if move is not None:
+                moves.append(move)
         return moves
+
+    def _column_move(self, x: FloatArray, column: int, values: FloatArray) -> _Move | None:
+        levels, own_block = np.unique(values), -1 - column
+        if len(levels) > 2:
+            return _Move(column, self.step * float(values.std()), own_block, -1, central=True)
+        others = levels[levels != x[column]]
+        if len(others) == 1 or (len(others) == 2 and len(levels) == 2):
+            # An x outside both levels moves to the nearer one.
+            target = others[np.abs(others - x[column]).argmin()]
+            return _Move(column, float(target - x[column]), own_block, -1, central=False)
+        return None
 
     def at(self, point: Point, *, second: bool) -> Derivatives:
         """Evaluate all points at once and form the differences."""
-        x, at_x = point.x, point.at_x
-        moves = self._moves(x, point.background, point.players)
-        pairs = [(a, b) for a, b in combinations(range(len(moves)), 2) if moves[a].block != moves[b].block]
+        moves = self._moves(point.x, point.background, point.players)
+        takes_cross = second and self._decide_cross(point)
+        pairs = _pairs(moves) if takes_cross else []
+        f = _evaluate(point, moves, pairs)
+        gradient = np.zeros((len(point.at_x), len(point.x)))
+        diagonal = np.zeros_like(gradient)
+        for move in moves:
+            gradient[:, move.column], diagonal[:, move.column] = _differences(move, f, point.at_x)
+        if not second:
+            return Derivatives(gradient, None)
+        if not takes_cross:
+            return Derivatives(gradient, diagonal)
+        hessian = np.zeros((*gradient.shape, len(point.x)))
+        columns = np.arange(len(point.x))
+        hessian[:, columns, columns] = diagonal
+        for a, b in pairs:
+            value = _cross_difference(a, b, f, point.at_x)
+            hessian[:, a.column, b.column] = hessian[:, b.column, a.column] = value
+        return Derivatives(gradient, hessian)
+
+    def _decide_cross(self, point: Point) -> bool:
         n_cross = _cross_costs(self._most_moves(point.background, point.players))
-        takes_cross = second and self._takes_cross(n_cross, point.budget)
-        if second and not takes_cross and self.cross == "auto":
+        takes_cross = self._takes_cross(n_cross, point.budget)
+        if not takes_cross and self.cross == "auto":
             warnings.warn(
                 f"The second differences between columns would cost {n_cross} of {point.budget} evaluations a row; "
                 "the Taylor control uses the diagonal alone. Raise `budget`, pass gradient= and hessian=, or "
                 "FiniteDifferences(cross=True) to take them all the same, or cross=False to silence this.",
                 WeakControlWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        plan: list[tuple[tuple[_Move, int], ...]] = []
-        for move in moves:
-            plan.append(((move, 1),))
-            if move.central:
-                plan.append(((move, -1),))
-        if takes_cross:
-            for a, b in pairs:
-                plan.extend(_cross_points(moves[a], moves[b]))
-        rows = np.repeat(x[None], len(plan), axis=0)
-        for row, steps in zip(rows, plan, strict=True):
-            for move, sign in steps:
-                move.apply(row, sign)
-        f = dict(zip(plan, point.evaluate(rows), strict=True)) if plan else {}
-        gradient = np.zeros((len(at_x), len(x)))
-        diagonal = np.zeros_like(gradient)
-        for move in moves:
-            up = f[((move, 1),)]
-            if move.central:
-                down = f[((move, -1),)]
-                gradient[:, move.column] = (up - down) / (2.0 * move.step)
-                diagonal[:, move.column] = (up - 2.0 * at_x + down) / move.step**2
-            else:
-                gradient[:, move.column] = (up - at_x) / move.step
-        if not second:
-            return Derivatives(gradient, None)
-        if not takes_cross:
-            return Derivatives(gradient, diagonal)
-        hessian = np.zeros((len(at_x), len(x), len(x)))
-        columns = np.arange(len(x))
-        hessian[:, columns, columns] = diagonal
-        for a, b in pairs:
-            one, other = moves[a], moves[b]
-            value = _cross_difference(one, other, f, at_x)
-            hessian[:, one.column, other.column] = value
-            hessian[:, other.column, one.column] = value
-        return Derivatives(gradient, hessian)
+        return takes_cross
 
 
-_Values = dict[tuple[tuple[_Move, int], ...], FloatArray]
+_Steps = tuple[tuple[_Move, int], ...]
+_Values = dict[_Steps, FloatArray]
 
 
-def _cross_cost(a: _Move, b: _Move) -> int:
-    return 2 if a.central or b.central else 1
+def _block_move(x: FloatArray, column: int, block: IntArray, player: int) -> _Move | None:
+    present = int(block[x[block].argmax()])
+    # An x without a level (an unknown category) has no valid neighbours: no slope.
+    if column == present or sorted(x[block]) != [0.0] * (len(block) - 1) + [1.0]:
+        return None
+    return _Move(column, 1.0, player, present, central=False)
+
+
+def _evaluate(point: Point, moves: list[_Move], pairs: list[tuple[_Move, _Move]]) -> _Values:
+    """Evaluate the model at all points of the differences, in one batch."""
+    steps: list[_Steps] = [((move, sign),) for move in moves for sign in ((1, -1) if move.central else (1,))]
+    steps += [both for a, b in pairs for both in _cross_points(a, b)]
+    if not steps:
+        return {}
+    rows = np.repeat(point.x[None], len(steps), axis=0)
+    for row, taken in zip(rows, steps, strict=True):
+        for move, sign in taken:
+            move.apply(row, sign)
+    return dict(zip(steps, point.evaluate(rows), strict=True))
+
+
+def _pairs(moves: list[_Move]) -> list[tuple[_Move, _Move]]:
+    return [(a, b) for a, b in combinations(moves, 2) if a.block != b.block]
 
 
 def _cross_costs(moves: list[_Move]) -> int:
-    return sum(_cross_cost(a, b) for a, b in combinations(moves, 2) if a.block != b.block)
+    return sum(2 if a.central or b.central else 1 for a, b in _pairs(moves))
 
 
-def _cross_points(a: _Move, b: _Move) -> list[tuple[tuple[_Move, int], ...]]:
+def _differences(move: _Move, f: _Values, at_x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """First and second difference along one move; the second is 0 where there is no step back."""
+    up = f[((move, 1),)]
+    if not move.central:
+        return (up - at_x) / move.step, np.zeros_like(at_x)
+    down = f[((move, -1),)]
+    return (up - down) / (2.0 * move.step), (up - 2.0 * at_x + down) / move.step**2
+
+
+def _cross_points(a: _Move, b: _Move) -> list[_Steps]:
     if a.central and b.central:
         return [((a, 1), (b, 1)), ((a, -1), (b, -1))]
     if a.central or b.central:

@@ -1,0 +1,104 @@
+"""Fitted models of known libraries as functions of rows.
+
+Optional packages are never imported to recognise a model: a model can only exist if its package is loaded already.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from controlshap._errors import InvalidArgumentError
+from controlshap.models.model import Model
+from controlshap.models.torch_module import TorchPredict, is_torch_module
+
+
+def as_model(model: Any) -> Model:
+    """Wrap the prediction function of a model.
+
+    Torch modules and native boosters are looked for first, because some of them are callable themselves; then come
+    objects with `predict_proba`, `predict` or, for classifiers without probabilities, `decision_function`; then any
+    callable.
+    """
+    if isinstance(model, Model):
+        return model
+    if isinstance(model, type):
+        raise InvalidArgumentError(f"`model` is the class {model.__name__}, not a fitted model. Pass an instance.")
+    if is_torch_module(model):
+        return Model(TorchPredict(model), model)
+    booster = _wrap_booster(model)
+    if booster is not None:
+        return Model(booster, model)
+    if hasattr(model, "predict_proba") or hasattr(model, "predict"):
+        return _wrap_estimator(model)
+    if callable(model):
+        return Model(model, model)
+    raise InvalidArgumentError(
+        f"`model` must be callable or a fitted model with `predict_proba` or `predict`; got "
+        f"{type(model).__name__}. Pass for example `model.predict_proba`."
+    )
+
+
+def _wrap_estimator(model: Any) -> Model:
+    """Use the probabilities if there are any (of two classes, the second alone), else the predictions."""
+    classes = getattr(model, "classes_", None)
+    if hasattr(model, "predict_proba"):
+        if classes is not None and len(classes) == 2 and not isinstance(classes, list):  # a list: several outputs
+            return Model(SecondColumn(model.predict_proba), model)
+        names = tuple(str(c) for c in classes) if classes is not None else None
+        return Model(model.predict_proba, model, output_names=names)
+    if not hasattr(model, "classes_"):
+        return Model(model.predict, model)
+    if hasattr(model, "decision_function"):
+        names = tuple(str(c) for c in model.classes_) if len(model.classes_) > 2 else None
+        return Model(model.decision_function, model, output_names=names)
+    raise InvalidArgumentError(
+        f"`model` ({type(model).__name__}) is a classifier without `predict_proba` or `decision_function`; "
+        "class labels have no Shapley values. Calibrate it (CalibratedClassifierCV), or pass a function."
+    )
+
+
+class SecondColumn:
+    """Probability of the second class; a class rather than a closure, so that it can be pickled."""
+
+    def __init__(self, predict_proba: Callable[[Any], Any]) -> None:
+        self.predict_proba = predict_proba
+
+    def __call__(self, rows: Any) -> Any:
+        """Predict."""
+        return self.predict_proba(rows)[:, 1]
+
+
+def _wrap_booster(model: Any) -> Callable[[Any], Any] | None:
+    """Return the prediction function of a native booster, or None for any other model."""
+    for package, adapter in (("xgboost", XgboostBooster), ("lightgbm", LightgbmBooster)):
+        module = sys.modules.get(package)
+        if module is not None and isinstance(model, module.Booster):
+            return adapter(model)
+    return None
+
+
+class XgboostBooster:
+    """Predictions of an `xgboost.Booster`: probabilities or values, depending on its objective."""
+
+    def __init__(self, booster: Any) -> None:
+        self.booster = booster
+
+    def __call__(self, rows: Any) -> Any:
+        """Predict through a DMatrix with the booster's own feature names."""
+        import xgboost
+
+        matrix = xgboost.DMatrix(rows, feature_names=self.booster.feature_names, enable_categorical=True)
+        return self.booster.predict(matrix)
+
+
+class LightgbmBooster:
+    """Predictions of a `lightgbm.Booster`: probabilities or values, depending on its objective."""
+
+    def __init__(self, booster: Any) -> None:
+        self.booster = booster
+
+    def __call__(self, rows: Any) -> Any:
+        """Predict."""
+        return self.booster.predict(rows)
