@@ -96,6 +96,11 @@ class Explainer:
         self._assembly = Assembly(model, background, groups, settings)
 
     @property
+    def assembly(self) -> Assembly:
+        """The arguments, checked and bound to each other; for other parts of the library."""
+        return self._assembly
+
+    @property
     def column_names(self) -> tuple[str, ...]:
         """Names of the columns of the data."""
         return self._assembly.column_names

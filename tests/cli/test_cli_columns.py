@@ -6,8 +6,7 @@ from cli_cases import X, Y, run
 
 import controlshap as cs
 from controlshap import InvalidArgumentError
-from controlshap.cli.columns import choose_columns, split_names
-from controlshap.cli.inputs import parse_rows
+from controlshap.cli.inputs import choose_columns, parse_rows, split_names
 from controlshap.models.files import LoadedModel
 
 

@@ -24,12 +24,12 @@ def test_report_of_a_saved_explanation(tmp_path):
 
 
 def test_a_report_of_many_rows_shows_rows_from_all_over(here, tmp_path, monkeypatch):
-    from controlshap.cli import results as command_results
+    from controlshap.cli import explain as explain_command
 
     assert run(*EXPLAIN, "--out", tmp_path / "out", "--budget", 60, "--part-rows", 1).exit_code == 0
-    monkeypatch.setattr(command_results, "REPORT_ROWS", 4)
+    monkeypatch.setattr(explain_command, "REPORT_ROWS", 4)
     shown = []
-    monkeypatch.setattr(command_results, "write_report", lambda one, path, **settings: shown.append((one, settings)))
+    monkeypatch.setattr(explain_command, "write_report", lambda one, path, **settings: shown.append((one, settings)))
     run("report", tmp_path / "out", "--out", tmp_path / "r.html")
     explanation, settings = shown[0]
     np.testing.assert_allclose(np.asarray(explanation.data, dtype=float), X[:12:3])

@@ -28,7 +28,7 @@ def slow(rows):
 def leaves(rows):
     sys.exit(0)
 """
-DEEP = "[" * 100_000
+DEEP = "[" * 1_000_000
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +58,7 @@ def run(files, *arguments, **settings):
 WRONG = [
     ("ending_model:leaves", (), "the model ended the program by sys.exit(0)"),
     ("ending_script:predict", (), "importing 'ending_script' failed by SystemExit: 0"),
-    ("deep.json", (), "nested more deeply"),
-    ("other.json", (), "is not an xgboost model, or it is damaged"),
+    ("deep.json", (), "the process that tried to load it crashed"),
     ("ending_model:predict", ("--groups", "other.json"), "`--groups`: 'other.json' is not JSON"),
     ("ending_model:predict", ("--scheduler", "nonsense"), "`scheduler`: there is none at 'nonsense'"),
     ("ending_model:predict", ("--seconds-per-evaluation", "-1"), "`seconds_per_evaluation`"),

@@ -1,20 +1,28 @@
-"""Commands of the command line and their options; each hands over to the module that does the work."""
+"""The commands and their options; each calls the module that does the work."""
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import click
 
 from controlshap._version import __version__
 from controlshap.cli.messages import EXIT_FAILED_PARTS, OneLineGroup, traceback_option
+from controlshap.explainer import Explainer
+from controlshap.limits import Limits
+from controlshap.strategies import CONTROLS, ESTIMATORS, VALUE_FUNCTIONS
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_Options = TypeVar("_Options")
+_DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(Explainer).parameters.items()}
 _EXIT_CODES = (
     "Exit codes: 0 done, 1 error, 2 wrong use, 3 finished but some parts failed, 130 interrupted, 143 terminated."
 )
@@ -27,7 +35,7 @@ def commands() -> None:
 
 
 def _options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
-    """Several options on one command, in their order."""
+    """Combine several options to one decorator."""
 
     def add(command: _Command) -> _Command:
         for option in reversed(options):
@@ -37,6 +45,27 @@ def _options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _
     return add
 
 
+def _limit_options() -> Callable[[_Command], _Command]:
+    """Make an option of each field of `Limits`: its type, its default, and its documentation as the help."""
+    texts = dict(re.findall(r"^(\w+) : .*\n((?:    .*\n?)+)", inspect.getdoc(Limits) or "", re.MULTILINE))
+    hints = get_type_hints(Limits)
+    options = []
+    for field in fields(Limits):
+        types = (hints[field.name], *get_args(hints[field.name]))
+        kind = next(kind for kind in (int, float, str) if kind in types)
+        settings: dict[str, Any] = {"type": kind, "default": field.default, "show_default": field.default is not None}
+        if kind is str:  # rules, of which there may be several
+            settings = {"multiple": True, "callback": lambda _context, _option, rules: list(rules) or None}
+        text = " ".join(texts[field.name].replace("`", "").split())
+        options.append(click.option(f"--{field.name.replace('_', '-')}", help=text, **settings))
+    return _options(*options)
+
+
+def _take(settings: dict[str, Any], kind: type[_Options]) -> _Options:
+    """Remove the options that are fields of `kind` from `settings`, and return them as such an object."""
+    return kind(**{field.name: settings.pop(field.name) for field in fields(kind)})  # type: ignore[arg-type]
+
+
 _MODEL_OPTIONS = _options(
     click.option("--allow-pickle", is_flag=True, help="Load joblib, pickle and torch files: this runs their code."),
     click.option("--arrays", is_flag=True, help="Give the model arrays instead of pandas frames."),
@@ -44,12 +73,12 @@ _MODEL_OPTIONS = _options(
     click.option("--drop", metavar="A,B", help="Columns of the files that are not for the model: target, identifiers."),
 )
 _DESIGN_OPTIONS = _options(
-    click.option("--features", type=click.Choice(["independent", "correlated"]), default="independent",
+    click.option("--features", type=click.Choice(list(VALUE_FUNCTIONS)), default=_DEFAULTS["features"],
                  show_default=True, help="Whether absent features ignore the revealed ones."),
-    click.option("--estimator", default="auto", show_default=True, help="auto, permutation, kernel or per_feature."),
-    click.option("--control", default="auto", show_default=True,
-                 help="auto, thorough, none, or ridge, network, wide_network, polynomial, trees, taylor; or several, "
-                 "with commas."),
+    click.option("--estimator", default=_DEFAULTS["estimator"], show_default=True,
+                 help=f"auto, {', '.join(ESTIMATORS)}."),
+    click.option("--control", default=_DEFAULTS["control"], show_default=True,
+                 help=f"auto, thorough, none, or one or several of {', '.join(CONTROLS)}, separated by commas."),
     click.option("--groups", type=_FILE, help='JSON file of players: {"Job": ["Job_a", "Job_b"]}.'),
 )  # fmt: skip
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, and nothing else there.")
@@ -71,22 +100,17 @@ def demo(out: Path) -> None:
 @click.option("--background", required=True, help="Ordinary data, which absent features are replaced by.")
 @click.option("--out", type=_FOLDER, required=True, help="Folder for the result and report.html.")
 @_DESIGN_OPTIONS
-@click.option("--budget", type=int, help="Most model evaluations for each row [10,000; 1,000,000 with a goal].")
-@click.option("--tolerance", type=float, help="Stop when the errors are this share of the spread of the values.")
-@click.option("--absolute-tolerance", type=float, help="Stop when the largest standard error is below this.")
-@click.option("--stop", multiple=True, help="Stop when this is certain: 'signs', 'top 3', 'ranking', 'ranking 5'.")
-@click.option("--level", type=float, default=0.95, show_default=True, help="Probability of what --stop certifies.")
-@click.option("--time-limit", type=float, help="Most seconds for each row, roughly.")
-@click.option("--seconds-per-evaluation", type=float,
-              help="Time of the model for a row, by which --control auto decides whether to fit trees [measured at the "
-              "start, and kept with the result]. Give it where two folders must have the same numbers.")  # fmt: skip
+@_limit_options()
+@click.option(
+    "--seconds-per-evaluation", type=float, help="Time of the model for a row; a slow one gets trees by --control auto."
+)
 @click.option(
     "--rows",
     metavar="FROM:TO",
     help="Explain only these rows of DATA, such as 0:100; they have the values of a run over all rows.",
 )
 @_MODEL_OPTIONS
-@click.option("--max-background", type=click.IntRange(min=2), default=10_000, show_default=True,
+@click.option("--max-background", type=click.IntRange(min=2), default=_DEFAULTS["max_background"], show_default=True,
               help="A larger background is sampled to this many rows.")  # fmt: skip
 @click.option(
     "--background-seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of that sample."
@@ -106,7 +130,7 @@ def demo(out: Path) -> None:
 def explain(ctx: click.Context, /, model: str, data: str, background: str, out: Path, **settings: Any) -> None:
     """Explain the rows of DATA by MODEL, and write a result and a report to a folder.
 
-    MODEL is a function as module:function (the current directory is looked into first), or a file: skops, ONNX,
+    MODEL is a function as module:function (the current directory is searched first), or a file: skops, ONNX,
     xgboost (.json, .ubj), lightgbm (.txt); joblib, pickle and torch files only with --allow-pickle, since loading one
     runs code. DATA and the background are CSV, Parquet or Arrow files, folders or globs of them.
 
@@ -114,17 +138,16 @@ def explain(ctx: click.Context, /, model: str, data: str, background: str, out: 
 
     The same command with the same folder goes on where it was stopped.
     """
-    from controlshap.cli.explain import ExplainOptions, ModelOptions
+    from controlshap.cli.explain import DesignOptions, ExplainOptions, ModelOptions
     from controlshap.cli.explain import explain as run
 
     as_json = settings.pop("as_json")
-    model_options = ModelOptions(**{name: settings.pop(name) for name in ("allow_pickle", "arrays", "columns", "drop")})
     settings["progress"] = {"auto": None, "none": False, "json": "json"}[settings["progress"]]
-    settings["report"] = not settings.pop("no_report")
-    options = ExplainOptions(**settings)
-    done = run(model, data, background, out, model_options=model_options, options=options)
-    click.echo(json.dumps(done.to_json(), allow_nan=False) if as_json else "\n".join(done.lines()))
-    if done.result.failed:
+    model_options, design = _take(settings, ModelOptions), _take(settings, DesignOptions)
+    limits, options = _take(settings, Limits), _take(settings, ExplainOptions)
+    outcome = run((model, data, background), out, model_options, design, limits, options)
+    click.echo(json.dumps(outcome.to_json(), allow_nan=False) if as_json else "\n".join(outcome.lines()))
+    if outcome.result.failed:
         ctx.exit(EXIT_FAILED_PARTS)
 
 
@@ -137,7 +160,7 @@ def explain(ctx: click.Context, /, model: str, data: str, background: str, out: 
 @traceback_option
 def report(result: Path, out: Path | None, title: str | None, partial: bool, as_json: bool) -> None:
     """Write the report of a result: one HTML file."""
-    from controlshap.cli.results import report_result
+    from controlshap.cli.explain import report_result
 
     path = report_result(result, out or result / "report.html", title=title, partial=partial)
     click.echo(json.dumps({"report": str(path)}) if as_json else f"Report: {path}")
@@ -165,14 +188,14 @@ def benchmark(model: str | None, data: str | None, background: str | None, as_js
     """
     from controlshap.cli.benchmark import BenchmarkOptions
     from controlshap.cli.benchmark import benchmark as run
+    from controlshap.cli.explain import DesignOptions, ModelOptions
 
     if len({model is None, data is None, background is None}) > 1:
         raise click.UsageError("Give MODEL, DATA and --background, or none of them for the built-in problem.")
-    names = ("allow_pickle", "arrays", "columns", "drop")
-    model_options = {name: settings.pop(name) for name in names}
+    model_options, design = _take(settings, ModelOptions), _take(settings, DesignOptions)
     files = None if model is None or data is None or background is None else (model, data, background)
-    measured = run(files, model_options=model_options, options=BenchmarkOptions(**settings))
-    click.echo(json.dumps(measured.to_json(), allow_nan=False) if as_json else "\n".join(measured.lines()))
+    comparison = run(files, model_options, design, _take(settings, BenchmarkOptions))
+    click.echo(json.dumps(comparison.to_json(), allow_nan=False) if as_json else "\n".join(comparison.lines()))
 
 
 @commands.command()

@@ -1,4 +1,4 @@
-"""What `controlshap explain` does: model, columns, background, explainer, parts, report."""
+"""`controlshap explain` and `controlshap report`."""
 
 from __future__ import annotations
 
@@ -6,90 +6,130 @@ import importlib.util
 import math
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from controlshap._errors import ControlShapWarning, InvalidArgumentError, MissingExtraError
 from controlshap._files import write_json
 from controlshap._version import __version__
-from controlshap.cli.columns import ChosenColumns, choose_columns, split_names
-from controlshap.cli.inputs import Background, open_rows, parse_rows, read_background, read_groups
+from controlshap.cli.inputs import (
+    ChosenColumns,
+    SampledBackground,
+    choose_columns,
+    open_rows,
+    parse_rows,
+    read_background,
+    read_groups,
+    split_names,
+)
 from controlshap.cli.messages import say
-from controlshap.cli.results import ResultSummary, report_result, summarise_result
+from controlshap.datasets.loading import load_parts
+from controlshap.datasets.manifest import read_manifest
+from controlshap.datasets.part_file import part_path
 from controlshap.datasets.result import DatasetResult
 from controlshap.datasets.run import explain_dataset
 from controlshap.explainer import Explainer
 from controlshap.limits import Limits
 from controlshap.models.files import LoadedModel, load_model, with_arrays
+from controlshap.report import write_report
+from controlshap.storage.explanations import load
+
+#: Most rows of a report (more if a single part has more).
+REPORT_ROWS = 5000
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """How to read the model and which columns to give it; options of the command line."""
+    """Options that say how to load the model and which columns it takes."""
 
-    allow_pickle: bool = False
-    arrays: bool = False
-    columns: str | None = None
-    drop: str | None = None
+    allow_pickle: bool
+    arrays: bool
+    columns: str | None
+    drop: str | None
+
+
+@dataclass(frozen=True)
+class DesignOptions:
+    """Options that are arguments of `Explainer`."""
+
+    features: str
+    estimator: str
+    control: str
+    groups: Path | None
+
+    def make_explainer(self, model: Any, background: Any, **settings: Any) -> Explainer:
+        """Return an explainer with these options; `settings` come before them."""
+        chosen = {
+            "features": self.features,
+            "estimator": self.estimator,
+            "control": parse_control(self.control),
+            "groups": read_groups(self.groups),
+        }
+        return Explainer(model, background, **chosen | settings)
 
 
 @dataclass(frozen=True)
 class ExplainOptions:
-    """Options of `controlshap explain`, as they are written there."""
+    """Other options of `controlshap explain`."""
 
-    features: str = "independent"
-    estimator: str = "auto"
-    control: str = "auto"
-    groups: Path | None = None
-    budget: int | None = None
-    tolerance: float | None = None
-    absolute_tolerance: float | None = None
-    stop: tuple[str, ...] = ()
-    level: float = 0.95
-    time_limit: float | None = None
-    seconds_per_evaluation: float | None = None
-    rows: str | None = None
-    max_background: int = 10_000
-    background_seed: int = 0
-    rng: int = 0
-    jobs: int = 1
-    scheduler: str | None = None
-    part_rows: int | None = None
-    progress: Any = None
-    report: bool = True
+    seconds_per_evaluation: float | None
+    rows: str | None
+    max_background: int
+    background_seed: int
+    rng: int
+    jobs: int
+    scheduler: str | None
+    part_rows: int | None
+    progress: Any
+    no_report: bool
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """Everything that is needed before the first row."""
+class PreparedInputs:
+    """A model, its columns, a background, and the rows to explain (None for all)."""
 
     loaded: LoadedModel
     columns: ChosenColumns
-    background: Background
-    data: str
-    rows: tuple[int, int] | None = None
-
-    @property
-    def model(self) -> Any:
-        """What the explainer is given."""
-        return self.loaded.model
+    background: SampledBackground
+    rows: tuple[int, int] | None
 
 
 @dataclass(frozen=True)
-class Explained:
-    """What was done."""
+class ResultSummary:
+    """Summary of a result on disk.
 
-    prepared: Prepared
+    Attributes
+    ----------
+    n_rows : int
+    statuses : dict of str to int
+        Rows of each status.
+    median_gain : float
+        Gain of the control, median over rows; infinite if it left no error.
+    """
+
+    n_rows: int
+    statuses: dict[str, int]
+    median_gain: float
+
+
+@dataclass(frozen=True)
+class ExplainedFiles:
+    """The outcome of `controlshap explain`."""
+
+    reference: str
+    prepared: PreparedInputs
     result: DatasetResult
     summary: ResultSummary
     report: Path | None
     rng: int
-    reference: str
 
     def to_json(self) -> dict[str, Any]:
-        """For programs. `median_gain` is null where the control left no error at all."""
+        """Return the outcome for programs; `median_gain` is null if the control left no error at all."""
         background, gain = self.prepared.background, self.summary.median_gain
         return {
             "result": str(self.result.path),
@@ -98,7 +138,10 @@ class Explained:
             "first_row": 0 if self.prepared.rows is None else self.prepared.rows[0],
             "parts": self.result.n_parts,
             "parts_done": self.result.n_done,
-            "failed": [{"part": one.part, "rows": list(one.rows), "reason": one.reason} for one in self.result.failed],
+            "failed": [
+                {"part": failed.part, "rows": list(failed.rows), "reason": failed.reason}
+                for failed in self.result.failed
+            ],
             "evaluations": self.result.n_evaluations,
             "seconds": round(self.result.seconds, 3),
             "statuses": self.summary.statuses,
@@ -116,122 +159,147 @@ class Explained:
         }
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Return the outcome as lines for people."""
         rows, gain = self.summary.n_rows, self.summary.median_gain
         statuses = ", ".join(f"{n:,} {status}" for status, n in self.summary.statuses.items())
-        told = [
+        lines = [
             f"{rows:,} {'row' if rows == 1 else 'rows'} explained in {self.result.seconds:.1f} s with "
             f"{self.result.n_evaluations:,} model evaluations: {statuses}."
         ]
         if math.isinf(gain):
-            told.append("The control left no error (median over rows).")
+            lines.append("The control left no error (median over rows).")
         elif gain > 1.05:
-            told.append(f"Without control {gain:.1f} times the evaluations would have been needed (median over rows).")
+            lines.append(f"Without control {gain:.1f} times the evaluations would have been needed (median over rows).")
         if self.prepared.background.seed is not None:
-            told.append(self.prepared.background.describe().capitalize() + ".")
-        told.append(f"Result: {self.result.path} (read with controlshap.load)")
+            lines.append(self.prepared.background.describe().capitalize() + ".")
+        lines.append(f"Result: {self.result.path} (read with controlshap.load)")
         if self.report is not None:
-            told.append(f"Report: {self.report}")
-        return told
+            lines.append(f"Report: {self.report}")
+        return lines
 
 
 def explain(
-    model: str, data: str, background: str, out: Path, *, model_options: ModelOptions, options: ExplainOptions
-) -> Explained:
-    """Run, and write `out`.
+    files: tuple[str, str, str],
+    out: Path,
+    model_options: ModelOptions,
+    design: DesignOptions,
+    limits: Limits,
+    options: ExplainOptions,
+) -> ExplainedFiles:
+    """Explain rows of a file, and write the result and a report to the folder `out`.
 
-    Parameters
-    ----------
-    model : str
-        File or `module:function`.
-    data, background : str
-        Files, folders or globs.
-    out : Path
-    model_options : ModelOptions
-    options : ExplainOptions
+    `files` are the model (a file or `module:function`), the rows to explain and the background (files, folders or
+    globs).
     """
-    if options.report and importlib.util.find_spec("jinja2") is None:  # before the work, not after it
+    if not options.no_report and importlib.util.find_spec("jinja2") is None:  # before the work, not after it
         raise MissingExtraError("`report.html` needs jinja2: pip install 'controlshap[report]', or give --no-report.")
-    groups = read_groups(options.groups)
-    prepared = prepare(
-        model, data, background, model_options, rows=options.rows, most=options.max_background,
-        seed=options.background_seed,
-    )  # fmt: skip
+    prepared = prepare(files, model_options, options.rows, options.max_background, options.background_seed)
     if prepared.columns.left_out:
         say(f"controlshap: columns left out: {', '.join(prepared.columns.left_out)}")
     if prepared.background.seed is not None:
         say(f"controlshap: {prepared.background.describe()}")
+    model, data, _ = files
     if options.scheduler is not None and prepared.loaded.kind == "function":
         _send_by_value(model)
-    explainer = Explainer(
-        prepared.model, prepared.background.frame, features=options.features, estimator=options.estimator,
-        control=parse_control(options.control), groups=groups, max_background=options.max_background,
+    explainer = design.make_explainer(
+        prepared.loaded.model, prepared.background.frame, max_background=options.max_background,
         seconds_per_evaluation=options.seconds_per_evaluation,
     )  # fmt: skip
-    assembly = explainer._assembly
-    # sampled here already, since the file may not fit into memory: base values carry that error
-    assembly.n_background = prepared.background.n_rows
+    # the file may not fit into memory, so it was sampled before: base values carry that error
+    explainer.assembly.n_background = prepared.background.n_rows
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"\d+ of \d+ parts failed", ControlShapWarning)  # told below
+        warnings.filterwarnings("ignore", r"\d+ of \d+ parts failed", ControlShapWarning)  # reported below
         result = explain_dataset(
-            assembly, prepared.data, out,
-            Limits(
-                budget=options.budget, tolerance=options.tolerance, stop=list(options.stop) or None,
-                level=options.level, absolute_tolerance=options.absolute_tolerance, time_limit=options.time_limit,
-            ),
-            rng=options.rng, n_jobs=options.jobs, scheduler=options.scheduler, rows=prepared.rows,
-            part_rows=options.part_rows, model_hash=prepared.loaded.sha256, progress=options.progress,
+            explainer.assembly, data, out, limits, rng=options.rng, n_jobs=options.jobs, scheduler=options.scheduler,
+            rows=prepared.rows, part_rows=options.part_rows, model_hash=prepared.loaded.sha256,
+            progress=options.progress,
         )  # fmt: skip
-    failures = _told_failures(result)
-    if result.n_done == 0:
-        raise InvalidArgumentError(f"No row could be explained: {failures}.")
-    if failures:
-        say(f"controlshap: {failures}. The others are done; the same command tries these again.")
-    report = report_result(result.path, result.path / "report.html", partial=True) if options.report else None
-    done = Explained(prepared, result, summarise_result(result.path), report, options.rng, model)
-    write_json(result.path / "summary.json", done.to_json())
-    return done
+    _report_failures(result)
+    report = None if options.no_report else report_result(result.path, result.path / "report.html", partial=True)
+    outcome = ExplainedFiles(model, prepared, result, summarise_result(result.path), report, options.rng)
+    write_json(result.path / "summary.json", outcome.to_json())
+    return outcome
 
 
 def prepare(
-    model: str, data: str, background: str, options: ModelOptions, *, rows: str | None, most: int, seed: int
-) -> Prepared:
-    """Load the model, and the rows with the columns that it takes."""
+    files: tuple[str, str, str], options: ModelOptions, rows: str | None, most: int, seed: int
+) -> PreparedInputs:
+    """Load the model, choose its columns, and read at most `most` rows of the background."""
+    model, data, background = files
     loaded = load_model(model, allow_pickle=options.allow_pickle)
     data_source, background_source = open_rows(data, "DATA"), open_rows(background, "--background")
     columns = choose_columns(
         data_source.columns, background_source.columns, loaded, columns=split_names(options.columns),
         drop=split_names(options.drop),
     )  # fmt: skip
-    chosen = read_background(background_source, columns.names, most, seed)
+    sampled = read_background(background_source, columns.names, most, seed)
     if options.arrays or loaded.takes_arrays:
         loaded = replace(loaded, model=with_arrays(loaded.model), takes_arrays=True)
-    return Prepared(loaded, columns, chosen, data, None if rows is None else parse_rows(rows, data_source.n_rows))
+    return PreparedInputs(loaded, columns, sampled, None if rows is None else parse_rows(rows, data_source.n_rows))
 
 
 def parse_control(text: str) -> str | Sequence[str]:
-    """One name, or several with commas between them."""
+    """Return one name, or the list of several names between commas."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise InvalidArgumentError("`--control` is empty; use --control none.")
     return names[0] if len(names) == 1 else names
 
 
-def _told_failures(result: DatasetResult) -> str:
-    """Which parts failed, in one line; empty where none did."""
+def _report_failures(result: DatasetResult) -> None:
+    """Say on stderr which parts failed; raise if all did."""
     if not result.failed:
-        return ""
+        return
     first, last = result.failed[0].rows
     reason = " ".join(result.failed[0].reason.replace("controlshap: the model", "The model").split()).rstrip(".")
-    n_failed = f"{len(result.failed)} of {result.n_parts} parts failed"
-    return f"{n_failed}; the first, rows {first} to {last - 1}: {reason}"
+    failures = f"{len(result.failed)} of {result.n_parts} parts failed; the first, rows {first} to {last - 1}: {reason}"
+    if result.n_done == 0:
+        raise InvalidArgumentError(f"No row could be explained: {failures}.")
+    say(f"controlshap: {failures}. The others are done; the same command tries these again.")
 
 
 def _send_by_value(reference: str) -> None:
-    """Let workers of a cluster have a function from the current directory, which they cannot import."""
+    """Send a function of the current directory to the workers of a cluster by value: they cannot import it."""
     import cloudpickle
 
     module = sys.modules[reference.partition(":")[0]]
     file = getattr(module, "__file__", None)
     if file is not None and Path(file).resolve().is_relative_to(Path.cwd().resolve()):
         cloudpickle.register_pickle_by_value(module)
+
+
+def summarise_result(folder: Path) -> ResultSummary:
+    """Summarise a result, one part at a time, because it may not fit into memory."""
+    statuses: Counter[str] = Counter()
+    gains = []
+    for part in _list_parts(folder):
+        explanation = load_parts(folder, [part])
+        statuses.update(explanation.status.tolist())
+        gains.append(explanation.gain)
+    gain = np.sort(np.concatenate(gains))
+    # not `np.median`, which warns about the mean of two infinite numbers
+    return ResultSummary(len(gain), dict(sorted(statuses.items())), float(gain[(len(gain) - 1) // 2]))
+
+
+def report_result(folder: Path, path: Path, *, title: str | None = None, partial: bool = False) -> Path:
+    """Write the report of a result; if it is large, of rows spread over all of it."""
+    if not (folder / "manifest.json").is_file():
+        return write_report(load(folder), path, title=title)
+    manifest = read_manifest(folder)
+    n_rows, n_parts = int(manifest["n_rows"]), int(manifest["n_parts"])
+    parts = _list_parts(folder)
+    if len(parts) < n_parts and not (partial and parts):
+        raise InvalidArgumentError(
+            f"`RESULT`: {n_parts - len(parts)} of {n_parts} parts are missing in {str(folder)!r}. Run the same command "
+            "again to finish it" + (", or give --partial to see the others." if parts else ".")
+        )
+    step = max(1, -(-n_rows // REPORT_ROWS))
+    explanation = load_parts(folder, parts[::step] if len(parts) > 1 else parts)
+    if len(explanation) < n_rows and title is None:
+        title = f"Shapley values of {len(explanation):,} of {n_rows:,} rows"
+    return write_report(explanation, path, title=title)
+
+
+def _list_parts(folder: Path) -> list[int]:
+    n_parts = int(read_manifest(folder)["n_parts"])
+    return [part for part in range(n_parts) if part_path(folder, part).is_file()]

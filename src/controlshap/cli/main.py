@@ -1,4 +1,4 @@
-"""The command `controlshap`: what goes wrong is told in one line."""
+"""The command `controlshap`, whose errors are one line each."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 def main() -> None:
     """Run a command and leave with its exit code.
 
-    0 for done, 1 for something wrong, 2 for a wrong use, 3 for finished with failed parts, 130 for interrupted,
-    143 for terminated.
+    The codes are 0 for success, 1 for an error, 2 for wrong usage, 3 if some parts failed, 130 if the run was
+    interrupted and 143 if it was terminated.
     """
     try:
         import click
@@ -20,18 +20,18 @@ def main() -> None:
     try:
         code = commands.main(prog_name="controlshap", standalone_mode=False)
         sys.stdout.flush()
-    except click.ClickException as wrong:
-        way_out = f" (see {wrong.ctx.command_path} --help)" if isinstance(wrong, click.UsageError) and wrong.ctx else ""
-        sys.stderr.write(f"controlshap: {wrong.format_message()}{way_out}\n")
-        code = wrong.exit_code
+    except click.ClickException as error:
+        way_out = f" (see {error.ctx.command_path} --help)" if isinstance(error, click.UsageError) and error.ctx else ""
+        sys.stderr.write(f"controlshap: {error.format_message()}{way_out}\n")
+        code = error.exit_code
     except (click.Abort, KeyboardInterrupt):  # before a command began
         sys.stderr.write("controlshap: interrupted\n")
         code = 130
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has gone; Python would complain about it once more
+        sys.stderr.close()  # the reader of the output is gone, and Python would complain about it again
         code = 1
-    except OSError as wrong:  # of stdout
-        sys.stderr.write(f"controlshap: the output could not be written: {wrong.strerror}\n")
+    except OSError as error:  # of stdout
+        sys.stderr.write(f"controlshap: the output could not be written: {error.strerror}\n")
         sys.stderr.close()
         code = 1
     sys.exit(code)

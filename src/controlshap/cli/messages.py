@@ -1,4 +1,4 @@
-"""What the command line says when something is wrong: one line on stderr, and an exit code."""
+"""Errors and warnings of the command line: one line on stderr, and an exit code."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import click
 
 from controlshap._errors import ControlShapError, ControlShapWarning
 
-#: Where a command says that the whole traceback is wanted.
+#: Key of the context under which `--traceback` is kept.
 TRACEBACK = "controlshap.traceback"
-#: Finished, but some parts failed.
+#: Exit code of a run that finished but for some parts that failed.
 EXIT_FAILED_PARTS = 3
 
 
 class Failure(click.ClickException):
-    """Something went wrong that the user is told in one line."""
+    """An error that is shown to the user in one line."""
 
     exit_code = 1
 
@@ -32,7 +32,7 @@ class Failure(click.ClickException):
 
 
 class Interrupted(Failure):
-    """Ctrl-C."""
+    """Interrupt from the keyboard."""
 
     exit_code = 130
     what = "interrupted"
@@ -42,24 +42,24 @@ class Interrupted(Failure):
 
 
 class Terminated(Interrupted):
-    """SIGTERM, by which batch systems end a job."""
+    """SIGTERM, with which batch systems end a job."""
 
     exit_code = 143
     what = "terminated"
 
 
 class _TerminatedError(KeyboardInterrupt):
-    """An interrupt as any other to all who clean up."""
+    """SIGTERM as an exception that is handled like any interrupt."""
 
 
 @contextmanager
 def terminate_in_order() -> Iterator[None]:
-    """Take SIGTERM for an interrupt."""
+    """Handle SIGTERM like an interrupt."""
 
     def raise_it(*_: Any) -> None:
         raise _TerminatedError
 
-    if threading.current_thread() is not threading.main_thread():  # which alone may ask for signals
+    if threading.current_thread() is not threading.main_thread():  # which alone may handle signals
         yield
         return
     before = signal.signal(signal.SIGTERM, raise_it)
@@ -73,7 +73,7 @@ class OneLineGroup(click.Group):
     """Commands whose errors and warnings are lines, not tracebacks."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command."""
+        """Run a command, and turn its errors into `Failure`."""
         try:
             with one_line_warnings(), terminate_in_order():
                 return super().invoke(ctx)
@@ -86,11 +86,11 @@ class OneLineGroup(click.Group):
         except Exception as error:
             if ctx.meta.get(TRACEBACK):
                 traceback.print_exc()
-            raise Failure(told(error)) from error
+            raise Failure(describe_error(error)) from error
 
 
-def told(error: Exception) -> str:
-    """An error in one line."""
+def describe_error(error: Exception) -> str:
+    """Return an error as one line."""
     text = " ".join(str(error).split())
     if isinstance(error, ControlShapError):
         return text
@@ -109,7 +109,7 @@ def told(error: Exception) -> str:
 
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
-    """Warnings as lines on stderr, above a progress bar where there is one."""
+    """Show warnings as lines on stderr, above a progress bar if there is one."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         text = " ".join(str(message).split())
@@ -124,7 +124,7 @@ def one_line_warnings() -> Iterator[None]:
 
 
 def say(line: str) -> None:
-    """A line on stderr that leaves a progress bar whole."""
+    """Write a line to stderr without breaking a progress bar."""
     tqdm = sys.modules.get("tqdm")
     if tqdm is None:
         sys.stderr.write(line + "\n")
@@ -133,7 +133,7 @@ def say(line: str) -> None:
 
 
 def traceback_option(command: Any) -> Any:
-    """`--traceback`."""
+    """Add the option `--traceback` to a command."""
 
     def remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         if value:
