@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import controlshap as cs
-from controlshap.datasets import DatasetResult, Progress, RunStoppedError, cluster
+from controlshap.datasets import DatasetResult, Progress, RunStoppedError, dask_cluster
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not find this file
 
@@ -172,7 +172,7 @@ run(make_model(pause=0.02), make_rows(), Path(sys.argv[2]), scheduler=sys.argv[3
 def test_a_killed_client(two_workers: distributed.Client, tmp_path: Path) -> None:
     out, script = tmp_path / "out", tmp_path / "client.py"
     script.write_text(textwrap.dedent(CLIENT))
-    here = str(Path(__file__).parents[1])
+    here = str(Path(__file__).parent)
     client = subprocess.Popen([sys.executable, str(script), here, str(out), two_workers.scheduler.address])
     try:
         wait_for(lambda: len(parts_in(out)) >= 2)
@@ -246,8 +246,8 @@ def test_a_cancelled_future_counts_as_done_for_dask(two_workers: distributed.Cli
 def test_no_workers(
     scheduler: tuple[subprocess.Popen[bytes], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "WORKERLESS", 0.5)
-    monkeypatch.setattr(cluster, "LOOK", 0.2)
+    monkeypatch.setattr(dask_cluster, "WORKERLESS", 0.5)
+    monkeypatch.setattr(dask_cluster, "LOOK", 0.2)
     with pytest.raises(RunStoppedError, match=r"no workers.*0 of 10 parts are done"):
         run(make_model(), make_rows(), tmp_path / "out", scheduler=scheduler[1])
 
@@ -281,7 +281,7 @@ def test_threads_that_would_idle_are_named(tmp_path: Path) -> None:
 
 
 def test_schedulers_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "CONNECT", 0.5)
+    monkeypatch.setattr(dask_cluster, "CONNECT", 0.5)
     for scheduler, message in (
         ("tcp://127.0.0.1:9", "there is none at"),
         (3, "must be an address"),

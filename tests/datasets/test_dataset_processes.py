@@ -17,7 +17,6 @@ import pytest
 
 import controlshap as cs
 from controlshap._parallel import ordered_map
-from controlshap.datasets import explain_dataset
 from controlshap.datasets.lock import alone_in
 
 BACKGROUND = np.random.default_rng(0).normal(size=(6, 3))
@@ -74,9 +73,9 @@ def temporary(tmp_path, monkeypatch):
 def test_one_run_in_a_folder_at_a_time(tmp_path):
     out = tmp_path / "out"
     with alone_in(out), pytest.raises(cs.InvalidArgumentError, match="another process is at work"):
-        explain_dataset(make_explainer(Unloadable()), ROWS, out, **CALL)
+        make_explainer(Unloadable()).explain_dataset(ROWS, out, **CALL)
     assert list(out.iterdir()) == []
-    assert explain_dataset(make_explainer(Unloadable()), ROWS, out, **CALL).n_done == 1
+    assert make_explainer(Unloadable()).explain_dataset(ROWS, out, **CALL).n_done == 1
 
 
 def test_a_run_that_was_begun_meanwhile_is_not_overwritten(tmp_path):
@@ -86,11 +85,11 @@ def test_a_run_that_was_begun_meanwhile_is_not_overwritten(tmp_path):
     def begins_another(rows):
         if not began:
             began.append(True)
-            explain_dataset(make_explainer(Locked()), ROWS, out, budget=60, rng=1)
+            make_explainer(Locked()).explain_dataset(ROWS, out, budget=60, rng=1)
         return rows[:, 0] * rows[:, 1]
 
     with pytest.raises(cs.InvalidArgumentError, match="another process has begun a run"):
-        explain_dataset(make_explainer(begins_another), ROWS, out, **CALL)
+        make_explainer(begins_another).explain_dataset(ROWS, out, **CALL)
     assert cs.load(out).entropy == 1
 
 
@@ -99,12 +98,12 @@ def test_a_model_that_cannot_be_sent_says_so(tmp_path, temporary):
     with pytest.raises(cs.InvalidArgumentError, match=r"`n_jobs`: the model cannot be sent .*TypeError.*lock"):
         list(ordered_map(lambda x: (x, lock), [1], 2))
     with pytest.raises(cs.InvalidArgumentError, match="`n_jobs=2`: the model cannot be sent to other processes"):
-        explain_dataset(make_explainer(Locked()), ROWS, tmp_path / "out", n_jobs=2, **CALL)
+        make_explainer(Locked()).explain_dataset(ROWS, tmp_path / "out", n_jobs=2, **CALL)
 
 
 def test_a_model_that_cannot_be_loaded_there_says_so_at_once(tmp_path, temporary):
     with pytest.raises(cs.InvalidArgumentError, match=r"could not be loaded in another process .ZeroDivisionError"):
-        explain_dataset(make_explainer(Unloadable()), ROWS, tmp_path / "out", n_jobs=2, part_rows=1, **CALL)
+        make_explainer(Unloadable()).explain_dataset(ROWS, tmp_path / "out", n_jobs=2, part_rows=1, **CALL)
 
 
 def test_an_exception_that_does_not_travel_is_told(temporary):

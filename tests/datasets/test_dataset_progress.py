@@ -16,7 +16,7 @@ import pytest
 from dataset_cases import CALL, make_explainer, make_rows, write
 
 import controlshap as cs
-from controlshap.datasets import Progress, explain_dataset, open_source
+from controlshap.datasets import Progress, open_source
 
 
 def test_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,4 +64,4 @@ def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(cs.MissingExtraError, match=r"controlshap\[parquet\]"):
         open_source(path)
     with pytest.raises(cs.MissingExtraError, match=r"controlshap\[parquet\]"):
-        explain_dataset(make_explainer(), make_rows(), tmp_path / "out")
+        make_explainer().explain_dataset(make_rows(), tmp_path / "out")

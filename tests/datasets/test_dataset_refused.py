@@ -10,7 +10,7 @@ import pytest
 from dataset_cases import CALL, make_explainer, make_rows, model
 
 import controlshap as cs
-from controlshap.datasets import Progress, explain_dataset
+from controlshap.datasets import Progress
 from controlshap.datasets.part_file import part_path
 
 
@@ -25,11 +25,11 @@ def test_a_source_that_changes_during_the_run_is_refused(tmp_path: Path) -> None
 
     explainer = make_explainer()
     with pytest.raises(cs.InvalidArgumentError, match=r"'rows.csv' was written to or removed while .* from a copy"):
-        explain_dataset(explainer, file, tmp_path / "out", part_rows=10, progress=write, **CALL)
+        explainer.explain_dataset(file, tmp_path / "out", part_rows=10, progress=write, **CALL)
     # the next run has another hash, and negative control: a source that stays is fine
     with pytest.raises(cs.InvalidArgumentError, match="source"):
-        explain_dataset(explainer, file, tmp_path / "out", part_rows=10, **CALL)
-    assert explain_dataset(explainer, file, tmp_path / "other", part_rows=10, **CALL).n_done == 3
+        explainer.explain_dataset(file, tmp_path / "out", part_rows=10, **CALL)
+    assert explainer.explain_dataset(file, tmp_path / "other", part_rows=10, **CALL).n_done == 3
 
 
 def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     make_explainer().explain_dataset(rows, out, part_rows=5, model_hash="one", **CALL)
     other_rows, other_background = rows.copy(), make_explainer()
     other_rows.iloc[3, 3] += 1e-12
-    other_background._background[0, 0] += 1e-12
+    other_background._assembly.background[0, 0] += 1e-12
     fitted = make_explainer()
     fitted.fit_surrogate(rows, budget=200, learner=cs.LogisticRidge(), rng=0)
 

@@ -7,8 +7,8 @@ import pandas
 import pytest
 
 import controlshap as cs
-from controlshap.datasets import explain_dataset, open_source
-from controlshap.datasets.parts import cut
+from controlshap.datasets import open_source
+from controlshap.datasets.sources import cut_parts
 
 NAMES = ["a", "b", "c"]
 ROWS = pandas.DataFrame(np.random.default_rng(0).normal(size=(23, 3)), columns=NAMES)
@@ -25,9 +25,10 @@ def make_explainer(function=model):
 
 
 def test_parts_of_some_rows_start_with_each_file():
-    assert cut([10, 5, 20], 8, (3, 17)).tolist() == [3, 10, 15, 17]
-    assert cut([10, 5, 20], 8, (10, 15)).tolist() == [10, 15]
-    assert cut([10, 5, 20], 8).tolist() == cut([10, 5, 20], 8, (0, 35)).tolist() == [0, 8, 10, 15, 23, 31, 35]
+    assert cut_parts([10, 5, 20], 8, (3, 17)).tolist() == [3, 10, 15, 17]
+    assert cut_parts([10, 5, 20], 8, (10, 15)).tolist() == [10, 15]
+    every = [0, 8, 10, 15, 23, 31, 35]
+    assert cut_parts([10, 5, 20], 8).tolist() == cut_parts([10, 5, 20], 8, (0, 35)).tolist() == every
 
 
 @pytest.mark.parametrize("kind", ["memory", "csv", "folder"])
@@ -42,8 +43,8 @@ def test_some_rows_have_the_values_of_a_run_over_all(kind, tmp_path):
         for number, first in enumerate((0, 9, 15)):
             ROWS[first : (9, 15, 23)[number]].to_parquet(source / f"{number}.parquet")
     every = make_explainer()(ROWS, budget=60, rng=4)
-    result = explain_dataset(
-        make_explainer(), source, tmp_path / "out", budget=60, rng=4, rows=(5, 19), part_rows=4, n_jobs=1
+    result = make_explainer().explain_dataset(
+        source, tmp_path / "out", budget=60, rng=4, rows=(5, 19), part_rows=4, n_jobs=1
     )
     found = cs.load(tmp_path / "out")
     assert (result.n_rows, len(found)) == (14, 14)
@@ -52,7 +53,7 @@ def test_some_rows_have_the_values_of_a_run_over_all(kind, tmp_path):
     first = pandas.read_parquet(tmp_path / "out" / "parts" / "part-000000.parquet")
     assert first["row"].tolist() == [5, 6, 7, 8]
     with pytest.raises(cs.InvalidArgumentError, match=r"source, rows 1 .19 there, 20 here"):
-        explain_dataset(make_explainer(), source, tmp_path / "out", budget=60, rng=4, rows=(5, 20), part_rows=4)
+        make_explainer().explain_dataset(source, tmp_path / "out", budget=60, rng=4, rows=(5, 20), part_rows=4)
 
 
 def test_rows_that_fail_are_told_by_their_numbers(tmp_path):
@@ -62,14 +63,14 @@ def test_rows_that_fail_are_told_by_their_numbers(tmp_path):
         return model(rows)
 
     with pytest.warns(cs.ControlShapWarning, match="the first, rows 11 to 11"):
-        result = explain_dataset(make_explainer(fails), ROWS, tmp_path, budget=60, rng=4, rows=(9, 13), part_rows=1)
+        result = make_explainer(fails).explain_dataset(ROWS, tmp_path, budget=60, rng=4, rows=(9, 13), part_rows=1)
     assert result.failed[0].rows == (11, 12)
 
 
 @pytest.mark.parametrize("rows", [(3, 3), (-1, 4), (0, 24), (0.5, 3), (True, 3), 4, (1, 2, 3)])
 def test_rows_that_are_not_there(rows, tmp_path):
     with pytest.raises(cs.InvalidArgumentError, match="`rows`"):
-        explain_dataset(make_explainer(), ROWS, tmp_path / "out", budget=60, rng=4, rows=rows)
+        make_explainer().explain_dataset(ROWS, tmp_path / "out", budget=60, rng=4, rows=rows)
     assert not (tmp_path / "out").exists()
 
 
@@ -91,6 +92,6 @@ def test_rows_in_memory_are_the_same_however_they_are_cut(kind):
 def test_a_run_over_many_cheap_rows_in_memory_goes_on(tmp_path):
     rows = np.random.default_rng(2).normal(size=(3300, 2))
     explainer = cs.Explainer(lambda x: x[:, 0] * x[:, 1], rows[:2], estimator="permutation", control="none")
-    first = explain_dataset(explainer, rows, tmp_path, budget=20, rng=0)
+    first = explainer.explain_dataset(rows, tmp_path, budget=20, rng=0)
     assert first.n_parts < 66  # they were cut anew after they were measured
-    assert explain_dataset(explainer, rows, tmp_path, budget=20, rng=0).n_done == first.n_parts
+    assert explainer.explain_dataset(rows, tmp_path, budget=20, rng=0).n_done == first.n_parts

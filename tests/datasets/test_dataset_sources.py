@@ -42,7 +42,7 @@ def test_a_file_gives_the_same_rows_and_types_in_every_part(
     tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlshap.datasets.csv_files.BLOCK", 333)  # many blocks, some of which end within quotes
-    monkeypatch.setattr("controlshap.datasets.parquet_file.BATCH", 13)
+    monkeypatch.setattr("controlshap.datasets.files.BATCH_ROWS", 13)
     frame = table_of_all_kinds(211)
     source = pickle.loads(pickle.dumps(open_source(write(frame, tmp_path / f"rows{suffix}"), 20)))
     assert (source.n_rows, source.n_parts, source.columns) == (211, 11, tuple(frame.columns))
@@ -65,7 +65,7 @@ def test_a_file_gives_the_same_rows_and_types_in_every_part(
     assert whole["flag"].dtype == bool
 
 
-@pytest.mark.parametrize("block", [1, 7, 100])
+@pytest.mark.parametrize("block", [12, 20, 100])
 def test_line_ends_and_blank_lines(tmp_path: Path, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controlshap.datasets.csv_files.BLOCK", block)
     path = tmp_path / "rows.csv"
@@ -76,6 +76,38 @@ def test_line_ends_and_blank_lines(tmp_path: Path, block: int, monkeypatch: pyte
     assert frame["a"].tolist() == [1.0, 2.0, 3.0, 4.5]
     assert frame["b"].tolist()[:2] == ["x", "y\r\nz"]
     assert frame["b"].isna().tolist() == [False, False, True, False]
+
+
+@pytest.mark.parametrize("block", [100, 2**20])
+def test_types_of_columns_are_those_of_all_rows(tmp_path: Path, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controlshap.datasets.csv_files.BLOCK", block)
+    columns = {
+        "whole": ["1", "-2", " 3", "NA", "5"],
+        "late float": ["1", "2", "3", "4", "5e-1"],
+        "late text": ["1", "2.5", "3", "4", "five"],
+        "flag": ["1", "0", "0", "true", "False"],
+        "digits": ["1", "0", "2", "true", "False"],
+        "day": ["2020-01-01"] * 5,
+        "large": ["1", "99999999999999999999", "3", "4", "5"],
+        "quoted gap": ["1", '""', "3", "4", "5"],
+        "nothing": ["", "NA", "", "NaN", "null"],
+    }
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(",".join(row) for row in [tuple(columns), *zip(*columns.values(), strict=True)]))
+    source = open_source(path, 2)
+    kinds = ["float64", "float64", "string", "bool", "string", "string", "float64", "string", "float64"]
+    for part in range(source.n_parts):
+        dtypes = source.read_part(part).dtypes
+        assert ["string" if dtype in ("str", "object") else str(dtype) for dtype in dtypes] == kinds
+    assert open_source(path, 5).read_part(0).iloc[:, 2].tolist() == ["1", "2.5", "3", "4", "five"]
+
+
+def test_a_row_longer_than_a_block_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controlshap.datasets.csv_files.BLOCK", 30)
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b\n1,2\n" + "1," + "x" * 100 + "\n")
+    with pytest.raises(cs.InvalidArgumentError, match=r"a quote is not closed, or a row has more than 30 bytes"):
+        open_source(path)
 
 
 def test_a_folder_is_one_source_with_a_part_for_each_file(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap.datasets.sources import Source, open_source
+from controlshap.datasets.sources import RowSource, open_source
 from controlshap.models.files import LoadedModel
 
 #: Rows read at a time; smaller parts would make sampling from a large file slow.
@@ -53,20 +53,20 @@ class ChosenColumns:
     left_out: tuple[str, ...]
 
 
-def open_rows(path: str, argument: str) -> Source:
+def open_rows(path: str, argument: str) -> RowSource:
     """Open a file, folder or glob; errors name the argument of the command."""
     with _name_argument(argument):
         return open_source(path, ROWS_AT_ONCE)
 
 
-def read_background(source: Source, columns: tuple[str, ...], most: int, seed: int) -> SampledBackground:
+def read_background(source: RowSource, columns: tuple[str, ...], most: int, seed: int) -> SampledBackground:
     """Read all rows of some columns, or a sample without replacement."""
     with _name_argument("--background"):
         frame = source.sample(most, seed)[list(columns)]
     return SampledBackground(frame, source.n_rows, seed if len(frame) < source.n_rows else None)
 
 
-def read_between(source: Source, start: int, stop: int) -> Any:
+def read_between(source: RowSource, start: int, stop: int) -> Any:
     """Read the rows from `start` up to `stop` as one frame."""
     import pandas
 

@@ -4,14 +4,14 @@ from controlshap._progress import Progress
 from controlshap.datasets.loading import load_dataset
 from controlshap.datasets.result import DatasetResult, FailedPart, RunStoppedError
 from controlshap.datasets.run import explain_dataset
-from controlshap.datasets.sources import Source, open_source
+from controlshap.datasets.sources import RowSource, open_source
 
 __all__ = [
     "DatasetResult",
     "FailedPart",
     "Progress",
+    "RowSource",
     "RunStoppedError",
-    "Source",
     "explain_dataset",
     "load_dataset",
     "open_source",

@@ -1,32 +1,36 @@
-"""Rows in files: one set of column types over all of them, and parts read without the rest."""
+"""Table files: Arrow and Parquet, read forward in batches; the types of their columns; pandas frames of their rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
-from controlshap.datasets.parts import DEFAULT_ROWS, MOST_ROWS, IntegerArray, check_columns, chosen_rows, cut
+
+#: Rows of a Parquet file decoded at a time: never a whole row group.
+BATCH_ROWS = 4096
 
 
 @dataclass(frozen=True)
-class Column:
-    """What is known of a column after all rows were seen.
+class FileColumn:
+    """Type of a column, decided over all rows.
 
     Attributes
     ----------
     type : pyarrow.DataType
-        Of the values; of the categories where there are any.
+        Type of the values, or of the categories where there are any.
     has_nulls : bool
-        Whether a value is missing anywhere: integers are then floats in every part.
+        Whether any value is missing; integers are then read as floats in every part.
     categories : tuple or None
-        Levels of a dictionary column, over all rows.
+        Levels of a dictionary column.
     ordered : bool
+        Whether the categories are ordered.
     """
 
     type: Any
@@ -34,19 +38,125 @@ class Column:
     categories: tuple[Any, ...] | None = None
     ordered: bool = False
 
+    @classmethod
+    def of(cls, array: Any) -> FileColumn:
+        """Describe an Arrow array."""
+        import pyarrow as pa
 
-class TableFile(Protocol):
-    """One file that can be read from any row on."""
+        if not pa.types.is_dictionary(array.type):
+            return cls(array.type, bool(array.null_count))
+        levels = tuple(level for level in array.dictionary.to_pylist() if level is not None)
+        return cls(array.type.value_type, bool(array.null_count), levels, bool(array.type.ordered))
 
-    path: Path
-    columns: dict[str, Column]
-    n_rows: int
+    def merge(self, other: FileColumn) -> FileColumn:
+        """Describe a column whose values are in both; plain values beside categories make all of them plain."""
+        categories = None
+        if self.categories is not None and other.categories is not None:
+            categories = tuple(dict.fromkeys([*self.categories, *other.categories]))
+        kind = unify_types(self.type, other.type)
+        return FileColumn(kind, self.has_nulls or other.has_nulls, categories, self.ordered and other.ordered)
 
-    def read(self, start: int, n: int, columns: dict[str, Column]) -> Any:
-        """Rows from `start` on, as a pyarrow table with these columns, in the types given."""
 
-    def sha256(self) -> str:
-        """Hash of the contents."""
+class TableFile(ABC):
+    """A file read forward in batches, so that parts in order cost one pass.
+
+    Parameters
+    ----------
+    path : Path
+    columns : dict of str to FileColumn
+    chunk_rows : sequence of int
+        Rows of each chunk that reading can start with.
+    """
+
+    def __init__(self, path: Path, columns: dict[str, FileColumn], chunk_rows: Sequence[int]) -> None:
+        self.path, self.columns = path, columns
+        self._starts = np.concatenate([[0], np.cumsum(chunk_rows)]).astype(np.int64)
+        self._batches: Iterator[Any] | None = None
+        self._batch: Any = None
+        self._first = 0  # row that `_batch` starts with
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self._starts[-1])
+
+    @abstractmethod
+    def stream(self, chunk: int, columns: dict[str, FileColumn]) -> Iterator[Any]:
+        """Yield record batches with these columns, starting with a chunk."""
+
+    def read(self, start: int, n: int, columns: dict[str, FileColumn]) -> Any:
+        """Read `n` rows from `start` on, as a pyarrow table with these columns and types."""
+        import pyarrow as pa
+
+        chunk = self._chunk(start)
+        if self._batches is None or start < self._first or chunk > self._chunk(self._first) + 1:
+            self._batches = self.stream(chunk, columns)
+            self._batch, self._first = None, int(self._starts[chunk])
+        pieces = []
+        while n:
+            if self._batch is None or start >= self._first + self._batch.num_rows:
+                self._first += 0 if self._batch is None else self._batch.num_rows
+                self._batch = next(self._batches)
+                continue
+            piece = self._batch.slice(start - self._first, n)
+            pieces.append(_convert(piece, columns))
+            start, n = start + piece.num_rows, n - piece.num_rows
+        return pa.Table.from_batches(pieces)
+
+    def _chunk(self, row: int) -> int:
+        return int(np.searchsorted(self._starts, row, side="right")) - 1
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_batches": None, "_batch": None, "_first": 0}
+
+
+class ArrowFile(TableFile):
+    """An Arrow IPC (Feather) file; reading can start with any record batch."""
+
+    def __init__(self, path: Path) -> None:
+        columns: dict[str, FileColumn] = {}
+        file = _open_arrow(path)
+        chunk_rows = []
+        for number in range(file.num_record_batches):
+            batch = file.get_batch(number)
+            chunk_rows.append(batch.num_rows)
+            _add_batch(columns, batch)
+        super().__init__(path, columns, chunk_rows)
+
+    def stream(self, chunk: int, columns: dict[str, FileColumn]) -> Iterator[Any]:  # noqa: ARG002, all are mapped
+        """Yield record batches, starting with a chunk."""
+        file = _open_arrow(self.path)
+        return (file.get_batch(number) for number in range(chunk, file.num_record_batches))
+
+
+class ParquetFile(TableFile):
+    """A Parquet file; reading can start with any row group."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow as pa
+
+        with _open_parquet(path) as file:
+            schema, metadata = file.schema_arrow, file.metadata
+            groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+            # columns that pandas wrote for the index of a frame
+            index = (schema.pandas_metadata or {}).get("index_columns", [])
+            names = [name for name in schema.names if name not in index]
+            kinds, nulls = {name: schema.field(name).type for name in names}, _null_counts(groups)
+            columns = {name: FileColumn(kinds[name], bool(nulls.get(name))) for name in names}
+            unknown = [name for name in names if name not in nulls or pa.types.is_dictionary(kinds[name])]
+            described: dict[str, FileColumn] = {}
+            for batch in file.iter_batches(batch_size=65536, columns=unknown, use_threads=False) if unknown else ():
+                _add_batch(described, batch)
+        columns |= described
+        super().__init__(path, columns, [group.num_rows for group in groups])
+
+    def stream(self, chunk: int, columns: dict[str, FileColumn]) -> Iterator[Any]:
+        """Yield record batches with these columns, starting with a chunk."""
+        groups = list(range(chunk, len(self._starts) - 1))
+        with _open_parquet(self.path) as file:
+            yield from file.iter_batches(
+                batch_size=BATCH_ROWS, row_groups=groups, columns=list(columns), use_threads=False
+            )
 
 
 def import_pyarrow(what: str) -> Any:
@@ -55,182 +165,110 @@ def import_pyarrow(what: str) -> Any:
     return require("pyarrow", extra="parquet", feature=what)
 
 
-@dataclass(frozen=True, eq=False)
-class FileSource:
-    """Rows of one or several files, in the order of the files."""
-
-    kind: str
-    files: tuple[TableFile, ...]
-    types: dict[str, Column]
-    bounds: IntegerArray
-    part_rows: int
-    stamps: tuple[tuple[int, int], ...]
-    travels = False
-
-    @classmethod
-    def open(
-        cls,
-        paths: Sequence[Path],
-        kind: str,
-        part_rows: int | None,
-        wanted: Sequence[str] | None,
-        texts: Sequence[str] = (),
-    ) -> FileSource:
-        """Look at all files once."""
-        pa = import_pyarrow("`source`: reading files")
-        step = part_rows or (DEFAULT_ROWS if len(paths) == 1 else MOST_ROWS)
-        stamps = {path: _stamp(path) for path in paths}  # before anything is read
-        files = [_open_file(path, kind, step) for path in paths]
-        filled = tuple(file for file in files if file.n_rows)
-        if not filled:
-            raise InvalidArgumentError(f"`source`: {paths[0].name!r} holds no rows. Give a file with rows to explain.")
-        types = _unified(pa, filled)
-        types = {name: types[name] for name in check_columns(tuple(types), wanted)}
-        if kind == "csv":  # whose columns have no types of their own: "02" may be a name
-            types |= {n: replace(types[n], type=pa.string()) for n in texts if n in types}
-        bounds = cut([file.n_rows for file in filled], step)
-        return cls(kind, filled, types, bounds, step, tuple(stamps[file.path] for file in filled))
-
-    def recut(self, part_rows: int) -> FileSource:
-        """The same rows in parts of another size."""
-        rows = int(self.bounds[0]), int(self.bounds[-1])
-        return replace(self, bounds=cut([file.n_rows for file in self.files], part_rows, rows), part_rows=part_rows)
-
-    def between(self, first: int, end: int) -> FileSource:
-        """Some of the rows, with the numbers that they have here."""
-        return replace(self, bounds=cut([file.n_rows for file in self.files], self.part_rows, (first, end)))
-
-    @property
-    def n_files(self) -> int:
-        """Files with rows."""
-        return len(self.files)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns, as in the first file."""
-        return tuple(self.types)
-
-    @property
-    def n_rows(self) -> int:
-        """Rows there are."""
-        return int(self.bounds[-1] - self.bounds[0])
-
-    @property
-    def n_parts(self) -> int:
-        """Parts there are."""
-        return len(self.bounds) - 1
-
-    def read_part(self, part: int) -> Any:
-        """Rows of one part as a pandas frame."""
-        first, last = int(self.bounds[part]), int(self.bounds[part + 1])
-        before = 0
-        for file in self.files:
-            if first < before + file.n_rows:
-                return _to_pandas(file.read(first - before, last - first, self.types), self.types)
-            before += file.n_rows
-        raise IndexError(part)
-
-    def sample(self, n: int, seed: int = 0) -> Any:
-        """Rows chosen at random, in order; only the parts that hold them are kept, one at a time."""
-        import pandas
-
-        chosen = self.bounds[0] + chosen_rows(self.n_rows, n, seed)
-        owner = np.searchsorted(self.bounds, chosen, side="right") - 1
-        found = [self.read_part(int(part)).iloc[chosen[owner == part] - self.bounds[part]] for part in np.unique(owner)]
-        return pandas.concat(found, ignore_index=True)
-
-    def describe(self) -> dict[str, Any]:
-        """Names, sizes and hashes of the files."""
-        return {
-            "kind": self.kind,
-            "columns": list(self.columns),
-            "rows": [int(self.bounds[0]), int(self.bounds[-1])],
-            "files": [
-                {"name": f.path.name, "bytes": f.path.stat().st_size, "n_rows": f.n_rows, "sha256": f.sha256()}
-                for f in self.files
-            ],
-        }
-
-    def changed(self) -> list[str]:
-        """Names of files whose size or time is not what it was when they were opened, or that are gone."""
-        return [
-            file.path.name
-            for file, stamp in zip(self.files, self.stamps, strict=True)
-            if not file.path.is_file() or _stamp(file.path) != stamp
-        ]
+def unreadable(path: Path, kind: str, reason: object, way_out: str = "") -> InvalidArgumentError:
+    """The error for a file that is not what its name says."""
+    text = str(reason).replace("\n", " ").rstrip(". ")
+    return InvalidArgumentError(f"`source`: {path.name!r} cannot be read as {kind}: {text}.{way_out}")
 
 
-def _stamp(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
-
-
-def _open_file(path: Path, kind: str, step: int) -> TableFile:
-    from controlshap.datasets.arrow_file import ArrowFile
-    from controlshap.datasets.csv_files import CsvFile
-    from controlshap.datasets.parquet_file import ParquetFile
-
-    if path.stat().st_size == 0:
-        raise InvalidArgumentError(f"`source`: {path.name!r} is empty (0 bytes). Write it again, or leave it out.")
-    if kind == "csv":
-        return CsvFile(path, step)
-    return ParquetFile(path) if kind == "parquet" else ArrowFile(path)
-
-
-def _unified(pa: Any, files: Sequence[TableFile]) -> dict[str, Column]:
-    """Columns as in the first file, with types that fit all files."""
+def unify_columns(files: Sequence[TableFile]) -> dict[str, FileColumn]:
+    """Columns in the order of the first file, with types that fit all files."""
     first = files[0]
     if not first.columns:
         raise InvalidArgumentError(f"`source`: {first.path.name!r} has no columns. Give a table with columns.")
+    columns = dict(first.columns)
     for file in files[1:]:
-        odd = sorted(set(file.columns) ^ set(first.columns))
-        if odd:
+        differing = sorted(set(file.columns) ^ set(columns))
+        if differing:
             raise InvalidArgumentError(
                 f"`source`: {file.path.name!r} and {first.path.name!r} must have the same columns; these differ: "
-                f"{odd[:8]}."
+                f"{differing[:8]}."
             )
-    return {name: _merged(pa, [file.columns[name] for file in files]) for name in first.columns}
+        columns = {name: column.merge(file.columns[name]) for name, column in columns.items()}
+    return columns
 
 
-def _merged(pa: Any, found: Sequence[Column]) -> Column:
-    merged = found[0]
-    for other in found[1:]:
-        categories = None  # also where one file has plain values, which may be none of the categories
-        if merged.categories is not None and other.categories is not None:
-            categories = tuple(dict.fromkeys([*merged.categories, *other.categories]))
-        kind = unify_types(pa, merged.type, other.type)
-        merged = Column(kind, merged.has_nulls or other.has_nulls, categories, merged.ordered and other.ordered)
-    return merged
-
-
-def unify_types(pa: Any, one: Any, other: Any) -> Any:
+def unify_types(left: Any, right: Any) -> Any:
     """The type that holds values of both: numbers stay numbers, anything else becomes text."""
-    kinds = pa.types
-    if one == other or kinds.is_null(other):
-        return one
-    if kinds.is_null(one):
-        return other
-    numbers = [kinds.is_integer(t) or kinds.is_floating(t) for t in (one, other)]
-    if all(numbers):
-        both_integers = kinds.is_integer(one) and kinds.is_integer(other)
-        return pa.int64() if both_integers else pa.float64()
-    return pa.string()
+    import pyarrow as pa
+
+    if left == right or pa.types.is_null(right):
+        return left
+    if pa.types.is_null(left):
+        return right
+    if pa.types.is_integer(left) and pa.types.is_integer(right):
+        return pa.int64()
+    is_number = [pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (left, right)]
+    return pa.float64() if all(is_number) else pa.string()
 
 
-def _to_pandas(table: Any, types: dict[str, Column]) -> Any:
+def to_pandas(table: Any, columns: dict[str, FileColumn]) -> Any:
     """A frame whose types do not depend on which values this part happens to hold."""
+    import pyarrow as pa
+
     pandas = require("pandas", extra="frames", feature="`source`: reading files")
-    pa = import_pyarrow("`source`: reading files")
-    arrays = {}
-    for name, column in types.items():
+    series = {}
+    for name, column in columns.items():
         values = table.column(name)
         if column.categories is not None:
             kind = pandas.CategoricalDtype(list(column.categories), ordered=column.ordered)
-            arrays[name] = pandas.Categorical(values.to_pylist(), dtype=kind)
+            series[name] = pandas.Categorical(values.to_pylist(), dtype=kind)
         elif pa.types.is_boolean(column.type) and column.has_nulls:
-            arrays[name] = pandas.Series(values.to_pylist(), dtype=object)
+            series[name] = pandas.Series(values.to_pylist(), dtype=object)
         else:
-            numeric = pa.types.is_integer(column.type) and column.has_nulls
-            missing = numeric or pa.types.is_null(column.type)
-            arrays[name] = (values.cast(pa.float64()) if missing else values).to_pandas()
-    return pandas.DataFrame(arrays, copy=False)
+            with_gaps = pa.types.is_integer(column.type) and column.has_nulls
+            as_float = with_gaps or pa.types.is_null(column.type)
+            series[name] = (values.cast(pa.float64()) if as_float else values).to_pandas()
+    return pandas.DataFrame(series, copy=False)
+
+
+def _open_arrow(path: Path) -> Any:
+    import pyarrow as pa
+
+    try:
+        return pa.ipc.open_file(pa.memory_map(str(path)))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise unreadable(path, "an Arrow IPC or Feather file", error, " Check its kind.") from error
+
+
+def _open_parquet(path: Path) -> Any:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        return parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**20)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise unreadable(path, "Parquet", error, " Check its kind.") from error
+
+
+def _add_batch(columns: dict[str, FileColumn], batch: Any) -> None:
+    """Merge what the columns of a record batch hold into `columns`."""
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        column = FileColumn.of(array)
+        columns[name] = columns[name].merge(column) if name in columns else column
+
+
+def _null_counts(groups: Iterable[Any]) -> dict[str, int]:
+    """Missing values of the columns for which all row groups of a Parquet file have statistics."""
+    statistics: dict[str, list[Any]] = {}
+    for group in groups:
+        for chunk in map(group.column, range(group.num_columns)):
+            statistics.setdefault(chunk.path_in_schema, []).append(chunk.statistics)
+    return {
+        name: sum(chunk.null_count for chunk in chunks)
+        for name, chunks in statistics.items()
+        if all(chunk is not None and chunk.has_null_count for chunk in chunks)
+    }
+
+
+def _convert(batch: Any, columns: dict[str, FileColumn]) -> Any:
+    """The record batch with these columns in their types; categories as their values."""
+    import pyarrow as pa
+
+    arrays = []
+    for name, column in columns.items():
+        array = batch.column(batch.schema.get_field_index(name))
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        arrays.append(array if array.type == column.type else array.cast(column.type))
+    return pa.record_batch(arrays, names=list(columns))

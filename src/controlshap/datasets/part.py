@@ -12,7 +12,7 @@ from typing import Any, Literal
 from controlshap._errors import ControlShapWarning
 from controlshap.datasets.layout import Layout
 from controlshap.datasets.part_file import part_evaluations, part_path, write_part
-from controlshap.datasets.sources import Source
+from controlshap.datasets.sources import RowSource
 from controlshap.engine import rows as rows_of_call
 from controlshap.problem import Assembly
 from controlshap.results.explanation import Explanation
@@ -33,7 +33,7 @@ class Job:
 
     run: str
     explainer: Assembly
-    source: Source | None
+    source: RowSource | None
     stopping: Stopping
     entropy: int
     settings: dict[str, Any]

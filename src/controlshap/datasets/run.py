@@ -27,7 +27,6 @@ from controlshap.datasets.lock import alone_in
 from controlshap.datasets.loop import Ended, run_parts, say_how_to_finish
 from controlshap.datasets.part import Job, Task
 from controlshap.datasets.part_file import part_evaluations, part_path
-from controlshap.datasets.parts import check_rows
 from controlshap.datasets.pools import Here, Pool, Processes
 from controlshap.datasets.probe import probe_seconds
 from controlshap.datasets.result import DatasetResult, FailedPart, RunStoppedError
@@ -39,7 +38,7 @@ from controlshap.datasets.setup import (
     make_manifest,
     plain_numbers,
 )
-from controlshap.datasets.sources import Source, open_source
+from controlshap.datasets.sources import RowSource, check_rows, open_source
 from controlshap.engine.rows import describe_call
 from controlshap.limits import Limits
 from controlshap.problem import Assembly
@@ -157,7 +156,7 @@ def explain_dataset(
         (folder / "parts").mkdir(parents=True, exist_ok=True)
         if before is None:
             seconds = probe_seconds(job)
-            if part_rows is None and given.n_files == 1:
+            if part_rows is None and len(given.file_rows) == 1:
                 given = given.recut(
                     choose_part_rows(seconds, given.n_rows, n_jobs if scheduler is None else MANY_WORKERS)
                 )
@@ -169,7 +168,9 @@ def explain_dataset(
         return _run(job, given, n_jobs, scheduler, progress, began)
 
 
-def _run(job: Job, source: Source, n_jobs: int, scheduler: Any, progress: ProgressLike, began: float) -> DatasetResult:
+def _run(
+    job: Job, source: RowSource, n_jobs: int, scheduler: Any, progress: ProgressLike, began: float
+) -> DatasetResult:
     folder, bounds = job.folder, source.bounds
     there = np.array([part_path(folder, part).is_file() for part in range(source.n_parts)])
     sizes = np.diff(bounds)
@@ -199,7 +200,7 @@ def _run(job: Job, source: Source, n_jobs: int, scheduler: Any, progress: Progre
             # a disk that is full is told by the error that is on its way
             with nullcontext() if finished else suppress(OSError):
                 _record_failed(folder, ended.failed)
-    changed = source.changed()
+    changed = source.changed_files()
     if changed:
         raise InvalidArgumentError(
             f"`source`: {changed[0]!r} was written to or removed while it was being explained, so that parts may be of "

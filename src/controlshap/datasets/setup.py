@@ -13,8 +13,7 @@ from controlshap._types import FloatArray
 from controlshap._version import __version__
 from controlshap.datasets import manifest as manifests
 from controlshap.datasets.part import Job
-from controlshap.datasets.parts import DEFAULT_ROWS, MOST_ROWS
-from controlshap.datasets.sources import Source
+from controlshap.datasets.sources import DEFAULT_ROWS, MOST_ROWS, RowSource
 from controlshap.engine.rows import ready_problem
 from controlshap.problem import Assembly
 from controlshap.statistics.stopping import Stopping
@@ -67,7 +66,7 @@ def choose_part_rows(seconds: float, n_rows: int, n_jobs: int) -> int:
     return max(DEFAULT_ROWS, wanted // DEFAULT_ROWS * DEFAULT_ROWS)
 
 
-def make_manifest(identity: dict[str, Any], job: Job, source: Source) -> dict[str, Any]:
+def make_manifest(identity: dict[str, Any], job: Job, source: RowSource) -> dict[str, Any]:
     """What is written before the first part."""
     explainer = job.explainer
     columns = [[int(c) for c in columns] for columns in explainer.raw_players.columns]

@@ -1,73 +1,232 @@
-"""Where rows come from: files too large for memory, or what is in memory, cut into numbered parts."""
+"""Rows to explain, cut into numbered parts: files too large for memory, or rows in memory."""
 
 from __future__ import annotations
 
 import glob
+import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Self
+
+import numpy as np
 
 from controlshap._checks import at_least
 from controlshap._errors import InvalidArgumentError
-from controlshap.datasets.files import FileSource
-from controlshap.datasets.memory_source import MemorySource
-from controlshap.datasets.parts import IntegerArray
+from controlshap._files import hash_file
+from controlshap._random import Purpose, stream
+from controlshap._types import IntArray
+from controlshap.datasets.csv_files import CsvFile
+from controlshap.datasets.files import (
+    ArrowFile,
+    FileColumn,
+    ParquetFile,
+    TableFile,
+    import_pyarrow,
+    to_pandas,
+    unify_columns,
+)
 
-#: What a file may be called, and how it is read.
+#: Rows of a part, unless `part_rows` is given.
+DEFAULT_ROWS = 50
+#: Most rows of a part that is one of several files, unless `part_rows` is given.
+MOST_ROWS = 10_000
+#: Suffixes of files, and how these are read.
 SUFFIXES = {
     ".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet",
     ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
 }  # fmt: skip
+_READERS: dict[str, type[CsvFile | ParquetFile | ArrowFile]] = {
+    "csv": CsvFile, "parquet": ParquetFile, "arrow": ArrowFile,
+}  # fmt: skip
 
 
-class Source(Protocol):
-    """Rows in numbered parts."""
+@dataclass(frozen=True, eq=False)
+class RowSource(ABC):
+    """Rows in numbered parts; part `i` has the rows from `bounds[i]` up to `bounds[i + 1]`."""
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns."""
+    columns: tuple[str, ...]
+    #: Number of rows in each file; rows in memory count as one file.
+    file_rows: tuple[int, ...]
+    bounds: IntArray
+    part_rows: int
+    #: Whether rows have to be sent to workers; files are read by each worker itself.
+    travels: ClassVar[bool]
 
     @property
     def n_rows(self) -> int:
-        """Rows there are."""
+        """Number of rows."""
+        return int(self.bounds[-1] - self.bounds[0])
 
     @property
     def n_parts(self) -> int:
-        """Parts there are."""
+        """Number of parts."""
+        return len(self.bounds) - 1
 
-    @property
-    def n_files(self) -> int:
-        """Files there are; 1 for rows in memory."""
+    def recut(self, part_rows: int) -> Self:
+        """The same rows in parts of another size."""
+        rows = int(self.bounds[0]), int(self.bounds[-1])
+        return replace(self, bounds=cut_parts(self.file_rows, part_rows, rows), part_rows=part_rows)
 
-    @property
-    def part_rows(self) -> int:
-        """Most rows of a part."""
+    def between(self, first: int, end: int) -> Self:
+        """The rows from `first` up to `end`, which keep their numbers."""
+        return replace(self, bounds=cut_parts(self.file_rows, self.part_rows, (first, end)))
 
-    @property
-    def bounds(self) -> IntegerArray:
-        """Part `i` has the rows from `bounds[i]` up to `bounds[i + 1]`."""
-
-    @property
-    def travels(self) -> bool:
-        """Whether rows have to be sent to workers; files are read by each worker itself."""
-
+    @abstractmethod
     def read_part(self, part: int) -> Any:
         """Rows of one part: a frame with the same types in every part, or an array."""
 
-    def recut(self, part_rows: int) -> Source:
-        """The same rows in parts of another size."""
-
-    def between(self, first: int, end: int) -> Source:
-        """Some of the rows, with the numbers that they have here."""
-
+    @abstractmethod
     def sample(self, n: int, seed: int = 0) -> Any:
         """Rows chosen at random without replacement, in the order of the source; all where there are no more."""
 
+    @abstractmethod
     def describe(self) -> dict[str, Any]:
         """What the rows are, for a manifest: names, sizes and hashes of contents."""
 
-    def changed(self) -> list[str]:
-        """Names of files that were written to since they were opened."""
+    @abstractmethod
+    def changed_files(self) -> list[str]:
+        """Names of files that were written to or removed since they were opened."""
+
+
+@dataclass(frozen=True, eq=False)
+class FileSource(RowSource):
+    """Rows of one or several files, in the order of the files."""
+
+    kind: str
+    files: tuple[TableFile, ...]
+    types: dict[str, FileColumn]
+    stamps: tuple[tuple[int, int], ...]
+    travels = False
+
+    @classmethod
+    def open(
+        cls,
+        paths: Sequence[Path],
+        kind: str,
+        part_rows: int | None,
+        columns: Sequence[str] | None,
+        texts: Sequence[str],
+    ) -> FileSource:
+        """Go through all files once."""
+        pa = import_pyarrow("`source`: reading files")
+        part_rows = part_rows or (DEFAULT_ROWS if len(paths) == 1 else MOST_ROWS)
+        stamps = {path: _stamp(path) for path in paths}  # before anything is read
+        for path, (n_bytes, _) in stamps.items():
+            if n_bytes == 0:
+                raise InvalidArgumentError(
+                    f"`source`: {path.name!r} is empty (0 bytes). Write it again, or leave it out."
+                )
+        files = tuple(file for file in map(_READERS[kind], paths) if file.n_rows)
+        if not files:
+            raise InvalidArgumentError(f"`source`: {paths[0].name!r} holds no rows. Give a file with rows to explain.")
+        types = unify_columns(files)
+        types = {name: types[name] for name in _check_columns(tuple(types), columns)}
+        if kind == "csv":  # whose columns have no types of their own: "02" may be a name
+            types |= {name: replace(types[name], type=pa.string()) for name in texts if name in types}
+        file_rows = tuple(file.n_rows for file in files)
+        return cls(
+            tuple(types), file_rows, cut_parts(file_rows, part_rows), part_rows, kind, files, types,
+            tuple(stamps[file.path] for file in files),
+        )  # fmt: skip
+
+    def read_part(self, part: int) -> Any:
+        """Rows of one part as a pandas frame."""
+        first, end = int(self.bounds[part]), int(self.bounds[part + 1])
+        starts = np.cumsum([0, *self.file_rows])
+        number = int(np.searchsorted(starts, first, side="right")) - 1
+        table = self.files[number].read(first - int(starts[number]), end - first, self.types)
+        return to_pandas(table, self.types)
+
+    def sample(self, n: int, seed: int = 0) -> Any:
+        """Rows chosen at random, in order; parts are read one at a time."""
+        import pandas
+
+        chosen = self.bounds[0] + _draw_rows(self.n_rows, n, seed)
+        owner = np.searchsorted(self.bounds, chosen, side="right") - 1
+        frames = [
+            self.read_part(int(part)).iloc[chosen[owner == part] - self.bounds[part]] for part in np.unique(owner)
+        ]
+        return pandas.concat(frames, ignore_index=True)
+
+    def describe(self) -> dict[str, Any]:
+        """Names, sizes and hashes of the files."""
+        return {
+            "kind": self.kind,
+            "columns": list(self.columns),
+            "rows": [int(self.bounds[0]), int(self.bounds[-1])],
+            "files": [
+                {"name": f.path.name, "bytes": f.path.stat().st_size, "n_rows": f.n_rows, "sha256": hash_file(f.path)}
+                for f in self.files
+            ],
+        }
+
+    def changed_files(self) -> list[str]:
+        """Names of files whose size or time is not what it was when they were opened, or that are gone."""
+        return [
+            file.path.name
+            for file, stamp in zip(self.files, self.stamps, strict=True)
+            if not file.path.is_file() or _stamp(file.path) != stamp
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class MemorySource(RowSource):
+    """Rows of an array, a pandas or a polars frame; they are sent to workers part by part."""
+
+    data: Any
+    travels = True
+
+    @classmethod
+    def open(cls, data: Any, part_rows: int | None, columns: Sequence[str] | None) -> MemorySource:
+        """Check rows and cut them into parts."""
+        is_frame = hasattr(data, "columns") and hasattr(data, "shape")
+        if not is_frame:
+            if not isinstance(data, (np.ndarray, list, tuple)):
+                raise InvalidArgumentError(
+                    f"`source` must be a path, a pandas or polars frame, or an array; got {type(data).__name__}."
+                )
+            data = np.asarray(data)
+            if data.ndim != 2:
+                raise InvalidArgumentError(
+                    f"`source` must be two-dimensional, (rows, columns); got {data.ndim} dimension(s)."
+                )
+        n_rows, n_columns = data.shape
+        if n_rows == 0 or n_columns == 0:
+            raise InvalidArgumentError(f"`source` is empty (shape {data.shape}); it needs rows and columns.")
+        names = tuple(str(c) for c in data.columns) if is_frame else tuple(f"x{i}" for i in range(n_columns))
+        if is_frame and columns is not None:
+            keys = dict(zip(names, data.columns, strict=True))
+            names = _check_columns(names, columns)
+            data = data[[keys[name] for name in names]]
+        part_rows = part_rows or DEFAULT_ROWS
+        return cls(names, (n_rows,), cut_parts((n_rows,), part_rows), part_rows, data)
+
+    def read_part(self, part: int) -> Any:
+        """Rows of one part, of the kind that came in."""
+        return self._take(slice(int(self.bounds[part]), int(self.bounds[part + 1])))
+
+    def sample(self, n: int, seed: int = 0) -> Any:
+        """Rows chosen at random, in order."""
+        return self._take(self.bounds[0] + _draw_rows(self.n_rows, n, seed))
+
+    def describe(self) -> dict[str, Any]:
+        """Names, number and a hash of the contents."""
+        digest = hashlib.sha256(repr(self.columns).encode())
+        first, end = int(self.bounds[0]), int(self.bounds[-1])
+        for start in range(first, end, MOST_ROWS):  # not by parts: the hash must not depend on how rows are cut
+            digest.update(_row_bytes(self._take(slice(start, min(start + MOST_ROWS, end)))))
+        contents = digest.hexdigest()
+        return {"kind": "memory", "columns": list(self.columns), "rows": [first, end], "sha256": contents}
+
+    def changed_files(self) -> list[str]:
+        """An empty list: there are no files."""
+        return []
+
+    def _take(self, which: Any) -> Any:
+        return self.data.iloc[which] if hasattr(self.data, "iloc") else self.data[which]
 
 
 def open_source(
@@ -76,7 +235,7 @@ def open_source(
     *,
     columns: Sequence[str] | None = None,
     texts: Sequence[str] = (),
-) -> Source:
+) -> RowSource:
     """Open rows to be read in parts.
 
     Parameters
@@ -87,7 +246,7 @@ def open_source(
         Most rows of a part; a part never crosses files. By default 50, or one part for each of several files (up to
         10,000 rows).
     columns : sequence of str, optional
-        Those to read, in this order; all by default.
+        Columns to read, in this order; all by default.
     texts : sequence of str
         Columns of a CSV file that hold text, even where it reads like numbers.
     """
@@ -95,7 +254,7 @@ def open_source(
         part_rows = at_least("part_rows", part_rows, 1, "rows of a part")
     if not isinstance(source, (str, Path)):
         return MemorySource.open(source, part_rows, columns)
-    paths = [path.resolve() for path in _paths(str(source))]  # workers may stand elsewhere
+    paths = [path.resolve() for path in _find_files(str(source))]  # the current directory of workers may be another
     kinds = sorted({_kind(path) for path in paths})
     if len(kinds) > 1:
         raise InvalidArgumentError(
@@ -105,27 +264,81 @@ def open_source(
     return FileSource.open(paths, kinds[0], part_rows, columns, texts)
 
 
-def _paths(source: str) -> list[Path]:
-    """The files that are meant, in the order of their names."""
+def cut_parts(file_rows: Sequence[int], part_rows: int, rows: tuple[int, int] | None = None) -> IntArray:
+    """Bounds of parts of at most `part_rows` rows, each within one file; of all rows, or of those in `rows`."""
+    starts = np.concatenate([[0], np.cumsum(file_rows)]).astype(np.int64)
+    if rows is not None:
+        starts = np.unique(np.clip(starts, *rows))
+    inner = [np.arange(first, end, part_rows, dtype=np.int64) for first, end in pairwise(starts)]
+    return np.concatenate([*inner, starts[-1:]])
+
+
+def check_rows(rows: Any, n_rows: int) -> tuple[int, int]:
+    """Check a range of rows: the first, and the one after the last."""
+    is_pair = isinstance(rows, (tuple, list)) and len(rows) == 2
+    if not is_pair or not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in rows):
+        raise InvalidArgumentError(f"`rows` must be two whole numbers, (first, end); got {rows!r}.")
+    if not 0 <= rows[0] < rows[1] <= n_rows:
+        raise InvalidArgumentError(f"`rows` must lie within the {n_rows} rows there are; got {rows!r}.")
+    return int(rows[0]), int(rows[1])
+
+
+def _check_columns(names: Sequence[str], wanted: Sequence[str] | None) -> tuple[str, ...]:
+    """The wanted columns, by default all; an error where one is missing."""
+    if wanted is None:
+        return tuple(names)
+    missing = [name for name in wanted if name not in set(names)]
+    if missing:
+        raise InvalidArgumentError(
+            f"`source` lacks the column(s) {missing[:8]}; it has {list(names[:8])}. Rename or add them."
+        )
+    return tuple(wanted)
+
+
+def _draw_rows(n_rows: int, n: int, seed: int) -> IntArray:
+    """Sorted row numbers drawn without replacement; all of them where `n` is no smaller than their number."""
+    n = at_least("n", n, 1, "rows to sample")
+    if n >= n_rows:
+        return np.arange(n_rows, dtype=np.int64)
+    rng = stream(seed, Purpose.BACKGROUND, 2)
+    return np.sort(rng.choice(n_rows, n, replace=False, shuffle=False)).astype(np.int64)
+
+
+def _row_bytes(rows: Any) -> bytes:
+    """Contents and types of rows, equal for equal rows."""
+    if hasattr(rows, "iloc"):
+        import pandas
+
+        kinds = repr([str(kind) for kind in rows.dtypes]).encode()
+        hashes: bytes = pandas.util.hash_pandas_object(rows, index=False).to_numpy().tobytes()
+        return kinds + hashes
+    if hasattr(rows, "columns"):
+        return (repr([str(kind) for kind in rows.dtypes]) + repr(rows.rows())).encode()
+    if rows.dtype.kind == "O":
+        return repr(rows.tolist()).encode()
+    contents: bytes = str(rows.dtype).encode() + np.ascontiguousarray(rows).tobytes()
+    return contents
+
+
+def _find_files(source: str) -> list[Path]:
+    """The files of a path, folder or glob, in the order of their names."""
     path = Path(source)
     if path.is_file():
         return [path]
     if path.is_dir():
-        # files that other programs leave beside their parts are hidden, or begin with an underscore
-        found = sorted(
-            p for p in path.iterdir() if p.is_file() and p.suffix.lower() in SUFFIXES and p.name[0] not in "._"
-        )
-        what = "The folder"
+        # hidden files, and those that begin with an underscore, are left by other programs beside their parts
+        files = [p for p in path.iterdir() if p.is_file() and p.suffix.lower() in SUFFIXES and p.name[0] not in "._"]
+        what = "folder"
     elif any(c in source for c in "*?["):
-        found = sorted(Path(p) for p in glob.glob(source, recursive=True) if Path(p).is_file())
-        what = "The pattern"
+        files = [Path(p) for p in glob.glob(source, recursive=True) if Path(p).is_file()]
+        what = "pattern"
     else:
         raise InvalidArgumentError(f"`source`: there is no file or folder {source!r}. Check the path.")
-    if not found:
+    if not files:
         raise InvalidArgumentError(
-            f"`source`: {what.lower()} {source!r} holds no file that ends in {', '.join(SUFFIXES)}. Check the path."
+            f"`source`: the {what} {source!r} holds no file that ends in {', '.join(SUFFIXES)}. Check the path."
         )
-    return found
+    return sorted(files)
 
 
 def _kind(path: Path) -> str:
@@ -136,3 +349,8 @@ def _kind(path: Path) -> str:
             "compressed CSV files)."
         )
     return kind
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
