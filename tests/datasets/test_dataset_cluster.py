@@ -247,7 +247,7 @@ def test_no_workers(
     scheduler: tuple[subprocess.Popen[bytes], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dask_cluster, "WORKERLESS", 0.5)
-    monkeypatch.setattr(dask_cluster, "LOOK", 0.2)
+    monkeypatch.setattr(dask_cluster, "COUNT_AFTER", 0.2)
     with pytest.raises(RunStoppedError, match=r"no workers.*0 of 10 parts are done"):
         run(make_model(), make_rows(), tmp_path / "out", scheduler=scheduler[1])
 

@@ -17,7 +17,7 @@ import pytest
 
 import controlshap as cs
 from controlshap._parallel import ordered_map
-from controlshap.datasets.lock import alone_in
+from controlshap.datasets.manifest import lock_folder
 
 BACKGROUND = np.random.default_rng(0).normal(size=(6, 3))
 ROWS = np.random.default_rng(1).normal(size=(6, 3))
@@ -72,7 +72,7 @@ def temporary(tmp_path, monkeypatch):
 
 def test_one_run_in_a_folder_at_a_time(tmp_path):
     out = tmp_path / "out"
-    with alone_in(out), pytest.raises(cs.InvalidArgumentError, match="another process is at work"):
+    with lock_folder(out, None), pytest.raises(cs.InvalidArgumentError, match="another process is at work"):
         make_explainer(Unloadable()).explain_dataset(ROWS, out, **CALL)
     assert list(out.iterdir()) == []
     assert make_explainer(Unloadable()).explain_dataset(ROWS, out, **CALL).n_done == 1

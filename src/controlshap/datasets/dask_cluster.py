@@ -1,8 +1,9 @@
 """Parts on a cluster of dask.distributed, used directly.
 
 The explainer travels once, with a plugin that every worker loads, also one that joins later. A bounded window of
-futures with tiny results is under way, and each is let go at once: a future that is held makes the cluster do its part
-again when the worker that has the result goes away. Whatever a future says, the part file is the truth (`loop.py`).
+futures with small results is under way, and each is released as soon as it is done: a future that is held makes the
+cluster repeat its part when the worker that has the result goes away. Whatever a future says, a part is done when its
+file is there (`loop.py`).
 """
 
 from __future__ import annotations
@@ -13,53 +14,44 @@ import uuid
 import warnings
 from typing import Any
 
-from controlshap._errors import ControlShapWarning, InvalidArgumentError
+from controlshap._errors import ControlShapWarning, InvalidArgumentError, RunStoppedError
 from controlshap._optional import require
-from controlshap.datasets.part import Job, Outcome, Task
-from controlshap.datasets.result import RunStoppedError
+from controlshap.datasets.part import DatasetJob, PartOutcome, PartTask
 
 #: Seconds without any worker after which a run is given up.
 WORKERLESS = 300.0
 #: Seconds to find the scheduler.
 CONNECT = 15.0
-#: Seconds between looks at the cluster.
-LOOK = 2.0
+#: Seconds after which the workers are counted again.
+COUNT_AFTER = 2.0
 #: Parts under way for each worker.
 PER_WORKER = 4
 
 
-class Cluster:
-    """Workers of a dask scheduler."""
+class DaskPool:
+    """Explains parts on the workers of a dask scheduler."""
 
     deaths_allowed = 1  # the scheduler itself has tried several workers by then
 
-    def __init__(self, job: Job, scheduler: Any) -> None:
+    def __init__(self, job: DatasetJob, scheduler: Any) -> None:
         distributed = require("distributed", extra="cluster", feature="`scheduler`")
         require("cloudpickle", extra="cluster", feature="`scheduler`")
         from distributed.scheduler import KilledWorker
 
-        self._distributed, self._killed = distributed, KilledWorker
-        self._run, self._session = job.run, uuid.uuid4().hex[:8]
-        self._own = isinstance(scheduler, str)
-        self._client = _connect(distributed, scheduler)
-        self._futures: dict[Any, int] = {}
-        self._count = 0
-        self._news = threading.Event()
-        self._looked = self._seen_workers = time.monotonic()
         from controlshap.datasets.dask_worker import JobPlugin, run_on_worker
 
-        self._work = run_on_worker
-        try:
-            plugin = JobPlugin(job)
-        except BaseException:
-            if self._own:
-                self._client.close(timeout=LOOK)
-            raise
-        self._plugin = plugin.name
-        self._n_workers = 0
+        plugin = JobPlugin(job)
+        self._distributed, self._killed, self._run_on_worker = distributed, KilledWorker, run_on_worker
+        self._run, self._session, self._plugin = job.run, uuid.uuid4().hex[:8], plugin.name
+        self._futures: dict[Any, int] = {}
+        self._n_submitted = self._n_workers = 0
+        self._news = threading.Event()
+        self._counted = self._had_workers = time.monotonic()
+        self._owns_client = isinstance(scheduler, str)
+        self._client = _connect(distributed, scheduler)
         try:
             self._client.register_plugin(plugin)
-            self._look()
+            self._count_workers()
         except Exception as error:
             self.close(broken=True)
             raise InvalidArgumentError(
@@ -80,30 +72,30 @@ class Cluster:
         """A few parts for each worker; it grows and shrinks with the cluster."""
         return PER_WORKER * max(1, self._n_workers)
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: PartTask) -> None:
         """Send a part."""
-        self._count += 1
-        key = f"controlshap-{self._run[:8]}-{self._session}-{task.part}-{self._count}"
+        self._n_submitted += 1
+        key = f"controlshap-{self._run[:8]}-{self._session}-{task.part}-{self._n_submitted}"
         try:
-            future = self._client.submit(self._work, self._run, task, key=key, pure=False)
+            future = self._client.submit(self._run_on_worker, self._run, task, key=key, pure=False)
         except Exception as error:
             raise self._lost_scheduler(error) from error
         self._futures[future] = task.part
         future.add_done_callback(lambda _: self._news.set())
 
-    def wait(self) -> list[Outcome]:
-        """What has ended, by what the futures say."""
+    def wait(self) -> list[PartOutcome]:
+        """Wait until futures are done, and return their outcomes."""
         while True:
             done = [future for future in self._futures if future.done()]
             if done:
                 return [self._outcome(future) for future in done]
-            self._news.wait(LOOK)
+            self._news.wait(COUNT_AFTER)
             self._news.clear()
-            if time.monotonic() - self._looked > LOOK:
-                self._look()
+            if time.monotonic() - self._counted > COUNT_AFTER:
+                self._count_workers()
 
     def close(self, *, broken: bool) -> None:
-        """Let go of everything; what runs on a worker now ends there."""
+        """Release all futures; what a worker has begun it finishes."""
         futures, self._futures = list(self._futures), {}
         try:
             if self._client.status == "running":
@@ -116,44 +108,44 @@ class Cluster:
         finally:
             for future in futures:
                 future.release()
-            if self._own:
-                self._client.close(timeout=LOOK)
+            if self._owns_client:
+                self._client.close(timeout=COUNT_AFTER)
 
-    def _outcome(self, future: Any) -> Outcome:
+    def _outcome(self, future: Any) -> PartOutcome:
         part = self._futures.pop(future)
         try:
             if future.status == "cancelled":
-                # as done as a finished one to those who wait for it, but nothing was done
+                # `done()` is true of it, but nothing was done
                 raise self._lost_scheduler(None)
             if future.status == "error":
                 error = future.exception(timeout=30)
                 if isinstance(error, self._killed):
-                    return Outcome(part, "lost", "its worker died (KilledWorker)")
+                    return PartOutcome(part, "lost", "its worker died (KilledWorker)")
                 raise RunStoppedError(f"a worker could not take part {part} ({type(error).__name__}: {error})")
-            found: Outcome = future.result(timeout=30)
-            return found
+            outcome: PartOutcome = future.result(timeout=30)
+            return outcome
         except (TimeoutError, OSError):
-            return Outcome(part, "lost", "its worker was lost with the result")
+            return PartOutcome(part, "lost", "its worker was lost with the result")
         except self._distributed.CancelledError as error:
             raise self._lost_scheduler(error) from error
         finally:
             future.release()
 
-    def _look(self) -> None:
-        """Count the workers; give up where there have been none for long."""
-        now = self._looked = time.monotonic()
+    def _count_workers(self) -> None:
+        """Count the workers; give up where there have been none for `WORKERLESS` seconds."""
+        now = self._counted = time.monotonic()
         try:
             self._n_workers = len(self._client.nthreads())
         except Exception as error:
             raise self._lost_scheduler(error) from error
         if self._n_workers:
-            self._seen_workers = now
-        elif now - self._seen_workers > WORKERLESS:
+            self._had_workers = now
+        elif now - self._had_workers > WORKERLESS:
             raise RunStoppedError(f"the scheduler has had no workers for {WORKERLESS:.0f} s. Start some")
 
     def _lost_scheduler(self, error: Exception | None) -> RunStoppedError:
-        told = "" if error is None else f" ({type(error).__name__}: {error})"
-        return RunStoppedError(f"the scheduler was lost, or cancelled the parts{told}. Start it and its workers")
+        reason = "" if error is None else f" ({type(error).__name__}: {error})"
+        return RunStoppedError(f"the scheduler was lost, or cancelled the parts{reason}. Start it and its workers")
 
 
 def _connect(distributed: Any, scheduler: Any) -> Any:
@@ -168,7 +160,7 @@ def _connect(distributed: Any, scheduler: Any) -> Any:
         )
     try:
         if not scheduler.startswith("inproc:"):
-            distributed.comm.get_address_host_port(scheduler)  # a client that was given nonsense is long in leaving
+            distributed.comm.get_address_host_port(scheduler)  # a client that was given nonsense takes long to give up
         return distributed.Client(scheduler, timeout=CONNECT, set_as_default=False)
     except (OSError, ValueError) as error:
         raise InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""What a dask worker loads. Imported only where dask.distributed is there: its plugins are classes of its own."""
+"""What a dask worker loads. Imported only where dask.distributed is installed: its plugins are subclasses."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import cloudpickle
 from distributed import WorkerPlugin
 
 from controlshap._parallel import sending
-from controlshap.datasets.part import Job, Outcome, Task, run_part
+from controlshap.datasets.part import DatasetJob, PartOutcome, PartTask, run_part
 
-_JOBS: dict[str, Job] = {}
+_JOBS: dict[str, DatasetJob] = {}
 
 
 class JobPlugin(WorkerPlugin):  # type: ignore[misc]
     """Loads the job when the run starts, or when a worker joins later."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: DatasetJob) -> None:
         self.name = f"controlshap-{job.run[:16]}"
         self.run = job.run
         with sending("scheduler"):
             self.pickled = cloudpickle.dumps(job)
 
     def setup(self, worker: Any) -> None:  # noqa: ARG002
-        """Once in each worker."""
+        """Load the job, once in each worker."""
         _JOBS[self.run] = cloudpickle.loads(self.pickled)
 
     def teardown(self, worker: Any) -> None:  # noqa: ARG002
-        """When the run is over."""
+        """Drop the job when the run is over."""
         _JOBS.pop(self.run, None)
 
 
-def run_on_worker(run: str, task: Task) -> Outcome:
-    """One part, by the job that the plugin has loaded."""
+def run_on_worker(run: str, task: PartTask) -> PartOutcome:
+    """Explain one part with the job that the plugin has loaded."""
     return run_part(_JOBS[run], task)

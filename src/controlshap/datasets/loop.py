@@ -1,7 +1,7 @@
-"""The one loop over parts: a bounded window, the part file as the truth, and parts that kill their workers found out.
+"""The one loop over parts: a bounded window of them is under way, and a part is done when its file is there.
 
 A worker that dies takes innocent parts with it, and some clusters blame these too. So a lost part is only a suspect: it
-waits until all others are done, and is then tried alone. What dies alone is at fault.
+waits until all others are done, and is then tried alone. A part whose worker dies when it runs alone has failed.
 """
 
 from __future__ import annotations
@@ -11,19 +11,33 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
-from controlshap.datasets.part import Job, Outcome, Task
+from controlshap._errors import RunStoppedError
+from controlshap.datasets.part import DatasetJob, PartOutcome, PartTask
 from controlshap.datasets.part_file import part_evaluations, part_path
 from controlshap.datasets.pools import Pool
-from controlshap.datasets.result import FailedPart, RunStoppedError
+from controlshap.datasets.result import FailedPart
 
-#: Seconds for a file that a worker has written to be seen here (network file systems take their time).
-SEEN_AFTER = 20.0
+#: Seconds until a file that a worker has written must be visible here (network file systems take their time).
+VISIBLE_AFTER = 20.0
+
+Report: TypeAlias = Callable[[PartTask, int, bool], None]
+"""Called after every part with its task, its evaluations, and whether it failed."""
 
 
 @dataclass
-class Ended:
-    """What a run did."""
+class RunTotals:
+    """Counts, failures and warnings of a run.
+
+    Attributes
+    ----------
+    n_done, n_evaluations : int
+        Finished parts and the evaluations behind them, including those of earlier runs.
+    failed : list of FailedPart
+    warned : dict
+        For each class of warning, how many there were and the first message.
+    """
 
     n_done: int = 0
     n_evaluations: int = 0
@@ -31,13 +45,11 @@ class Ended:
     warned: dict[type[Warning], tuple[int, str]] = field(default_factory=dict)
 
 
-def run_parts(
-    pool: Pool, job: Job, tasks: Iterable[Task], tell: Callable[[Task, int, bool], None], ended: Ended
-) -> None:
-    """Do all tasks; fills `ended` as it goes, so that what was done is known after an exception."""
-    fresh: Iterator[Task] = iter(tasks)
-    under_way: dict[int, Task] = {}
-    suspects: deque[Task] = deque()
+def run_parts(pool: Pool, job: DatasetJob, tasks: Iterable[PartTask], report: Report, totals: RunTotals) -> None:
+    """Explain all tasks, updating `totals` on the way, so that they are right after an exception too."""
+    fresh: Iterator[PartTask] = iter(tasks)
+    under_way: dict[int, PartTask] = {}
+    suspects: deque[PartTask] = deque()
     deaths: Counter[int] = Counter()
     exhausted = alone = False
     while True:
@@ -56,42 +68,42 @@ def run_parts(
             pool.submit(task)
         for outcome in pool.wait():
             task = under_way.pop(outcome.part)
-            if outcome.kind == "lost" and not _is_there(job, task, 0.0):
+            if outcome.kind == "lost" and not _wait_for_file(job, task, 0.0):
                 deaths[task.part] += alone
                 if deaths[task.part] < pool.deaths_allowed:
                     suspects.append(task)
                     continue
-                outcome = Outcome(task.part, "failed", f"{outcome.reason} each time, also when it was alone")
-            _settle(job, task, outcome, ended, tell)
+                outcome = PartOutcome(task.part, "failed", f"{outcome.reason} each time, also when it was alone")
+            _record(job, task, outcome, totals, report)
 
 
-def _settle(job: Job, task: Task, outcome: Outcome, ended: Ended, tell: Callable[[Task, int, bool], None]) -> None:
-    """Book a part that has ended for good."""
+def _record(job: DatasetJob, task: PartTask, outcome: PartOutcome, totals: RunTotals, report: Report) -> None:
+    """Count a part that has ended for good."""
     if outcome.kind == "failed":
-        ended.failed.append(FailedPart(task.part, (task.first, task.last), outcome.reason))
-        tell(task, 0, True)
+        totals.failed.append(FailedPart(task.part, (task.first, task.end), outcome.reason))
+        report(task, 0, True)
         return
     if outcome.kind == "stopped":
         raise RunStoppedError(f"a part could not be written ({outcome.reason}). Make room in `out`")
     n_evaluations = outcome.n_evaluations
     if outcome.kind == "lost":  # but its file is there
-        n_evaluations = part_evaluations(part_path(job.folder, task.part), job.run, task.last - task.first)
-    elif not _is_there(job, task, SEEN_AFTER):
+        n_evaluations = part_evaluations(part_path(job.folder, task.part), job.run, task.end - task.first)
+    elif not _wait_for_file(job, task, VISIBLE_AFTER):
         raise RunStoppedError(
             f"a worker has written part {task.part}, but it is not in {str(job.folder)!r} as seen from here. Use a "
             "folder that all workers and this process share"
         )
-    ended.n_done += 1
-    ended.n_evaluations += n_evaluations
-    for kind, n, text in outcome.warned:
-        before, first = ended.warned.get(kind, (0, text))
-        ended.warned[kind] = before + n, first
-    tell(task, n_evaluations, False)
+    totals.n_done += 1
+    totals.n_evaluations += n_evaluations
+    for kind, n, message in outcome.warned:
+        n_before, first_message = totals.warned.get(kind, (0, message))
+        totals.warned[kind] = n_before + n, first_message
+    report(task, n_evaluations, False)
 
 
-def _is_there(job: Job, task: Task, patience: float) -> bool:
-    """Whether the file is there, or appears soon."""
-    path, until = part_path(job.folder, task.part), time.monotonic() + patience
+def _wait_for_file(job: DatasetJob, task: PartTask, seconds: float) -> bool:
+    """Whether the file of a part is there, or appears within some seconds."""
+    path, until = part_path(job.folder, task.part), time.monotonic() + seconds
     while not path.is_file():
         if time.monotonic() >= until:
             return False
@@ -99,8 +111,8 @@ def _is_there(job: Job, task: Task, patience: float) -> bool:
     return True
 
 
-def say_how_to_finish(error: RunStoppedError, folder: Path, n_parts: int) -> RunStoppedError:
-    """The same error, with what is kept and what to do."""
+def add_way_out(error: RunStoppedError, folder: Path, n_parts: int) -> RunStoppedError:
+    """The same error, with what is kept and how to finish."""
     n_done = sum(part_path(folder, part).is_file() for part in range(n_parts))
     return RunStoppedError(
         f"`explain_dataset` was stopped: {error}. {n_done} of {n_parts} parts are done and kept; run the same again to "

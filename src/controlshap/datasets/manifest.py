@@ -1,9 +1,13 @@
-"""What a folder of results is of: written before the first part, compared by every later run."""
+"""The identity of a run, kept in its folder: written before the first part, compared by every later run."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,42 +17,91 @@ from controlshap._errors import InvalidArgumentError
 from controlshap._files import read_folder
 from controlshap._types import FloatArray
 from controlshap.controls.d_matrices import DMatrices
+from controlshap.problem import Assembly
+from controlshap.storage.explainers import save_assembly
 
 KIND = "controlshap data set"
 SCHEMA = 1
-#: Of a saved explainer: what was measured or computed once and decides nothing about which run this is.
-_MEASURED = ("seconds", "d_permutations", "d_matrices", "kind", "schema")
+#: Entries of a saved explainer that do not tell one run from another.
+_COMPUTED = ("d_permutations", "d_matrices", "kind", "schema")
 #: Predictions may differ by this share of their spread: a model on a GPU need not give the same bits twice.
 SAME = 1e-6
 
 
+@contextmanager
+def lock_folder(folder: Path, manifest: dict[str, Any] | None) -> Iterator[None]:
+    """Make the folder and keep other runs out; refuse it if its manifest is no longer the given one.
+
+    Two runs would overwrite each other's manifest and remove each other's unfinished parts. The system releases the
+    lock when this process ends, even by a kill. Where the system or the disk has no such locks, nothing is locked.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        with suppress(ImportError):  # Windows
+            import fcntl
+
+            handle = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise InvalidArgumentError(
+                    f"`out`: another process is at work in {str(folder)!r}. Wait for it, or use another folder."
+                ) from error
+            except OSError:  # a network disk without locks
+                pass
+        if find_manifest(folder) != manifest:
+            raise InvalidArgumentError(
+                f"`out`: another process has begun a run in {str(folder)!r}. Run again to go on."
+            )
+        yield
+
+
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest, or an error that says what is wrong with it."""
+    """Read the manifest, or raise an error that says what is wrong with it."""
     try:
-        told = json.loads((folder / "manifest.json").read_text())
+        manifest = json.loads((folder / "manifest.json").read_text())
     except FileNotFoundError as error:
         raise InvalidArgumentError(
             f"`path`: {str(folder)!r} has no manifest.json. Give the folder of a run."
         ) from error
     except (ValueError, OSError) as error:
         raise InvalidArgumentError(f"`path`: the manifest in {str(folder)!r} is damaged ({error}).") from error
-    if not isinstance(told, dict) or told.get("kind") != KIND or told.get("schema") != SCHEMA:
-        schema = told.get("schema") if isinstance(told, dict) else None
+    if not isinstance(manifest, dict) or manifest.get("kind") != KIND or manifest.get("schema") != SCHEMA:
+        schema = manifest.get("schema") if isinstance(manifest, dict) else None
         raise InvalidArgumentError(
             f"`path`: manifest.json in {str(folder)!r} is not one of a run that this version reads (schema {SCHEMA}; "
             f"it has {schema}). Use another folder, or the version that wrote it."
         )
-    return told
+    return manifest
 
 
-def identity_of_explainer(folder: Path) -> dict[str, Any]:
-    """Background, settings, players and shared surrogate of a saved explainer: small things as they are, or hashes."""
-    header, arrays = read_folder(folder, "explainer")
+def find_manifest(folder: Path) -> dict[str, Any] | None:
+    """Read the manifest of an earlier run, if there is one; refuse a folder that holds something else."""
+    if (folder / "manifest.json").is_file():
+        return read_manifest(folder)
+    if folder.exists() and not folder.is_dir():
+        raise InvalidArgumentError(f"`out`: {str(folder)!r} is a file; give a folder.")
+    # a run that was stopped before its manifest was written leaves these
+    ours = ("explainer", "predictions.npy", "parts")
+    names = [path.name for path in folder.iterdir()] if folder.exists() else []
+    others = sorted(name for name in names if name not in ours and not name.startswith(".manifest.json"))
+    if others or any((folder / "parts").glob("part-*")):
+        raise InvalidArgumentError(
+            f"`out`: {str(folder)!r} is not empty and holds no run ({', '.join(others[:3]) or 'parts'}). Use another "
+            "folder."
+        )
+    return None
+
+
+def identify_explainer(assembly: Assembly) -> dict[str, Any]:
+    """Background, settings, players and shared surrogate: small things as they are, others as hashes."""
+    with tempfile.TemporaryDirectory(prefix="controlshap-") as temporary:
+        header, arrays = read_folder(save_assembly(assembly, Path(temporary)), "explainer")
     settings = header.pop("settings")
-    found = {f"settings: {name}": _short(value) for name, value in settings.items()}
-    found |= {name: _short(value) for name, value in header.items() if name not in _MEASURED}
-    found |= {f"array {name}": hash_array(array) for name, array in arrays.items() if name not in _MEASURED}
-    return found
+    identity = {f"settings: {name}": _shorten(value) for name, value in settings.items()}
+    identity |= {name: _shorten(value) for name, value in header.items() if name not in _COMPUTED}
+    return identity | {f"array {name}": hash_array(array) for name, array in arrays.items() if name not in _COMPUTED}
 
 
 def hash_array(array: Any) -> str:
@@ -58,63 +111,58 @@ def hash_array(array: Any) -> str:
     return digest.hexdigest()
 
 
-def run_hash(identity: dict[str, Any]) -> str:
+def hash_identity(identity: dict[str, Any]) -> str:
     """One hash of all that a run depends on."""
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
 def refuse_other_run(before: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
     """Refuse to mix two runs in one folder, and say in what they differ."""
-    differ = list(_differences(before, now, ""))
-    if differ:
-        more = f" and {len(differ) - 4} more" if len(differ) > 4 else ""
+    differences = list(_differences(before, now, ""))
+    if differences:
+        more = f" and {len(differences) - 4} more" if len(differences) > 4 else ""
         raise InvalidArgumentError(
-            f"`out`: {str(folder)!r} holds another run; these differ: {'; '.join(differ[:4])}{more}. Use another "
+            f"`out`: {str(folder)!r} holds another run; these differ: {'; '.join(differences[:4])}{more}. Use another "
             "folder, or the same model, background, rows and settings (a surrogate that was fitted: "
             "Explainer.load(out / 'explainer', model))."
         )
 
 
-def refuse_other_model(before: FloatArray, now: FloatArray, folder: Path) -> None:
-    """Refuse a model that says something else about the background."""
-    if before.shape == now.shape:
-        gap = float(np.abs(before - now).max())
-        if gap <= SAME * max(float(np.ptp(before)), 1e-12 * float(np.abs(before).max())):
-            return
-        told = f"differ by up to {gap:.3g}"
-    else:
-        told = f"have shape {now.shape}, not {before.shape}"
-    raise InvalidArgumentError(
-        f"`out`: {str(folder)!r} holds the run of another model: predictions on the background {told}. Use another "
-        "folder, or the same model."
-    )
-
-
-def read_predictions(folder: Path) -> FloatArray:
-    """What the model of the first run said about the background."""
+def read_predictions(folder: Path, now: FloatArray) -> FloatArray:
+    """Read the predictions of the first run on the background; refuse a model whose predictions are others now."""
     try:
-        predictions: FloatArray = np.load(folder / "predictions.npy", allow_pickle=False)
+        before: FloatArray = np.load(folder / "predictions.npy", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise InvalidArgumentError(
             f"`out`: predictions.npy in {str(folder)!r} is missing or damaged ({error}). Use another folder."
         ) from error
-    return predictions
+    if before.shape == now.shape:
+        gap = float(np.abs(before - now).max())
+        if gap <= SAME * max(float(np.ptp(before)), 1e-12 * float(np.abs(before).max())):
+            return before
+        difference = f"differ by up to {gap:.3g}"
+    else:
+        difference = f"have shape {now.shape}, not {before.shape}"
+    raise InvalidArgumentError(
+        f"`out`: {str(folder)!r} holds the run of another model: predictions on the background {difference}. Use "
+        "another folder, or the same model."
+    )
 
 
-def measured(folder: Path) -> dict[str, Any]:
-    """What was computed once for all rows, from a saved explainer."""
+def read_cache(folder: Path) -> dict[str, Any]:
+    """Read what was computed once for all rows from a saved explainer."""
     header, arrays = read_folder(folder, "explainer")
     if "d_matrices" not in arrays:
         return {}
     return {"d_matrices": DMatrices(arrays["d_matrices"], int(header["d_permutations"]))}
 
 
-def _short(value: Any) -> Any:
+def _shorten(value: Any) -> Any:
     text = json.dumps(value, sort_keys=True)
     return value if len(text) <= 200 else hashlib.sha256(text.encode()).hexdigest()
 
 
-def _differences(before: Any, now: Any, where: str) -> Any:
+def _differences(before: Any, now: Any, where: str) -> Iterator[str]:
     if isinstance(before, dict) and isinstance(now, dict):
         for name in dict.fromkeys([*before, *now]):
             yield from _differences(before.get(name), now.get(name), f"{where}, {name}" if where else name)
@@ -122,9 +170,9 @@ def _differences(before: Any, now: Any, where: str) -> Any:
         for number, pair in enumerate(zip(before, now, strict=True)):
             yield from _differences(*pair, f"{where} {number}")
     elif json.dumps(before) != json.dumps(now):
-        yield f"{where} ({_brief(before)} there, {_brief(now)} here)"
+        yield f"{where} ({_quote(before)} there, {_quote(now)} here)"
 
 
-def _brief(value: Any) -> str:
+def _quote(value: Any) -> str:
     text = "nothing" if value is None else json.dumps(value)
     return text if len(text) <= 40 else text[:16] + "..."

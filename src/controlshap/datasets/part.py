@@ -1,4 +1,4 @@
-"""What a worker does: explain the rows of one part, and write them. The file is the result; what returns is small."""
+"""What a worker does: explain the rows of one part and write them. The file is the result; what returns is small."""
 
 from __future__ import annotations
 
@@ -13,26 +13,37 @@ from controlshap._errors import ControlShapWarning
 from controlshap.datasets.layout import Layout
 from controlshap.datasets.part_file import part_evaluations, part_path, write_part
 from controlshap.datasets.sources import RowSource
-from controlshap.engine import rows as rows_of_call
+from controlshap.engine import rows as engine_rows
 from controlshap.problem import Assembly
 from controlshap.results.explanation import Explanation
 from controlshap.statistics.stopping import Stopping
 
 #: Bytes of results held before they are written.
-HELD = 2**20
-#: Most rows of which results are held.
-MOST_HELD = 200
+HELD_BYTES = 2**20
+#: Most rows whose results are held.
+HELD_ROWS = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
-    """All that parts have in common; sent to each worker once.
+class DatasetJob:
+    """All that the parts of a run have in common; sent to each worker once.
 
-    `source` is None where rows travel with the part.
+    Attributes
+    ----------
+    run : str
+        Hash of all that the run depends on.
+    assembly : Assembly
+    source : RowSource or None
+        None where rows are sent with their part.
+    stopping : Stopping
+    entropy : int
+    settings : dict
+    layout : Layout
+    folder : Path
     """
 
     run: str
-    explainer: Assembly
+    assembly: Assembly
     source: RowSource | None
     stopping: Stopping
     entropy: int
@@ -42,25 +53,25 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Task:
-    """One part: its number, its rows, and these themselves where a worker cannot read them."""
+class PartTask:
+    """A part: its number, its first row and the one after its last, and the rows where workers cannot read them."""
 
     part: int
     first: int
-    last: int
+    end: int
     rows: Any = None
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of a part.
+class PartOutcome:
+    """How a part ended.
 
     Attributes
     ----------
     part : int
     kind : {"done", "failed", "stopped", "lost"}
         "failed": the model or the rows are at fault. "stopped": the file could not be written. "lost": the worker is
-        gone, and nobody knows why.
+        gone for an unknown reason.
     reason : str
     n_evaluations : int
     warned : tuple
@@ -74,87 +85,68 @@ class Outcome:
     warned: tuple[tuple[type[Warning], int, str], ...] = ()
 
 
-class _WriteError(Exception):
-    """The part could not be written, as against: not explained."""
+class _RowsError(Exception):
+    """The rows could not be read or explained, whatever the cause; errors of writing stay as they are."""
 
 
-# BLAS threads and warnings are settings of the whole process, and many models do not bear two threads at once.
+# BLAS threads and warning filters belong to the whole process, and many models do not allow two threads at once.
 _ONE_AT_A_TIME = threading.Lock()
 
 
-def run_part(job: Job, task: Task) -> Outcome:
-    """Explain and write one part. Never raises an `Exception`: an outcome always says what happened."""
+def run_part(job: DatasetJob, task: PartTask) -> PartOutcome:
+    """Explain and write one part. Never raises an `Exception`: the outcome says what happened."""
     with _ONE_AT_A_TIME, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ControlShapWarning)
         try:
             n_evaluations = _explain_and_write(job, task)
-        except _WriteError as error:
-            return Outcome(task.part, "stopped", _told(error.__cause__ or error))
-        except (Exception, SystemExit) as error:  # noqa: BLE001, whatever a model may raise
-            return Outcome(task.part, "failed", _told(error))
-    counted: dict[type[Warning], tuple[int, str]] = {}
-    for one in caught:
-        if issubclass(one.category, ControlShapWarning):
-            n, text = counted.get(one.category, (0, str(one.message)))
-            counted[one.category] = n + 1, text
+        except _RowsError as error:
+            return PartOutcome(task.part, "failed", _describe_error(error.__cause__))
+        except OSError as error:
+            return PartOutcome(task.part, "stopped", _describe_error(error))
+        except Exception as error:  # noqa: BLE001
+            return PartOutcome(task.part, "failed", _describe_error(error))
+    counts: dict[type[Warning], tuple[int, str]] = {}
+    for warning in caught:
+        if issubclass(warning.category, ControlShapWarning):
+            n, message = counts.get(warning.category, (0, str(warning.message)))
+            counts[warning.category] = n + 1, message
         else:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    warned = tuple((kind, n, text) for kind, (n, text) in counted.items())
-    return Outcome(task.part, "done", "", n_evaluations, warned)
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    warned = tuple((kind, n, message) for kind, (n, message) in counts.items())
+    return PartOutcome(task.part, "done", "", n_evaluations, warned)
 
 
-def explain_rows(job: Job, rows: Any, first: int) -> Explanation:
-    """Explain rows whose numbers start at `first`, by an explainer of their own: it learns new levels of categories."""
-    return rows_of_call.explain_rows(
-        job.explainer.copy(), rows, first, job.stopping, job.entropy, job.settings, keep=False
+def explain_rows(job: DatasetJob, rows: Any, first: int) -> Explanation:
+    """Explain rows whose numbers start at `first`; a copy of the assembly learns new levels of categories."""
+    return engine_rows.explain_rows(
+        job.assembly.copy(), rows, first, job.stopping, job.entropy, job.settings, keep=False
     )
 
 
-def _explain_and_write(job: Job, task: Task) -> int:
+def _explain_and_write(job: DatasetJob, task: PartTask) -> int:
     path = part_path(job.folder, task.part)
     if path.is_file():
-        # a cluster does a part again when the worker that had the answer is lost before the answer was read
-        return part_evaluations(path, job.run, task.last - task.first)
-    rows = task.rows
-    if rows is None:
-        assert job.source is not None
-        rows = job.source.read_part(task.part)
-    pieces = _pieces(job, task, rows)
-    # The rows are explained while the file is open: an error of the model must not look like one of the disk.
-    try:
-        return write_part(path, _marked(pieces), job.layout, job.run)
-    except _ModelError as error:
-        raise error.error from error.error.__cause__
-    except OSError as error:
-        raise _WriteError from error
+        # a cluster repeats a part when the worker that had the answer is lost before the answer was read
+        return part_evaluations(path, job.run, task.end - task.first)
+    return write_part(path, _explain_pieces(job, task), job.layout, job.run)
 
 
-class _ModelError(Exception):
-    def __init__(self, error: BaseException) -> None:
-        super().__init__()
-        self.error = error
-
-
-def _marked(pieces: Iterator[tuple[int, Explanation]]) -> Iterator[tuple[int, Explanation]]:
-    while True:
-        try:
-            piece = next(pieces)
-        except StopIteration:
-            return
-        except (Exception, SystemExit) as error:
-            raise _ModelError(error) from error
-        yield piece
-
-
-def _pieces(job: Job, task: Task, rows: Any) -> Iterator[tuple[int, Explanation]]:
-    """Results of few rows at a time: what is held does not depend on the size of the part."""
+def _explain_pieces(job: DatasetJob, task: PartTask) -> Iterator[tuple[int, Explanation]]:
+    """Explain few rows at a time, so that the memory needed does not depend on the size of the part."""
     p, outputs = len(job.layout.players), len(job.layout.outputs or ("",))
-    step = max(1, min(MOST_HELD, HELD // (8 * outputs * p * (p + 8))))
-    for start in range(0, task.last - task.first, step):
-        some = rows.iloc[start : start + step] if hasattr(rows, "iloc") else rows[start : start + step]
-        yield task.first + start, explain_rows(job, some, task.first + start)
+    step = max(1, min(HELD_ROWS, HELD_BYTES // (8 * outputs * p * (p + 8))))
+    try:
+        rows = task.rows
+        if rows is None:
+            assert job.source is not None
+            rows = job.source.read_part(task.part)
+        for start in range(0, task.end - task.first, step):
+            piece = rows.iloc[start : start + step] if hasattr(rows, "iloc") else rows[start : start + step]
+            yield task.first + start, explain_rows(job, piece, task.first + start)
+    except (Exception, SystemExit) as error:  # whatever a model may raise
+        raise _RowsError from error
 
 
-def _told(error: BaseException) -> str:
+def _describe_error(error: BaseException | None) -> str:
     notes = "".join(f" {note}" for note in getattr(error, "__notes__", ()))
     return f"{type(error).__name__}: {error}{notes}"

@@ -1,4 +1,4 @@
-"""Who explains parts: this process, or local worker processes. A cluster is another such pool (`cluster.py`)."""
+"""Pools that explain parts: this process, or local worker processes. `dask_cluster` has a third."""
 
 from __future__ import annotations
 
@@ -8,29 +8,21 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
 from controlshap._parallel import sending
-from controlshap.datasets.part import Job, Outcome, Task, run_part
+from controlshap.datasets.part import DatasetJob, PartOutcome, PartTask, run_part
 
-#: Seconds between looks of a worker at whether it is still needed.
-LOOK = 1.0
+#: Seconds after which a worker checks again whether its parent is alive.
+CHECK_SECONDS = 1.0
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "BLIS_NUM_THREADS")
 
 
 class Pool(Protocol):
-    """Takes parts and says what became of them.
-
-    Attributes
-    ----------
-    window : int
-        Parts that may be under way at a time.
-    deaths_allowed : int
-        Lost workers after which a part that was alone is given up.
-    """
+    """Explains parts, several at a time."""
 
     @property
     def window(self) -> int:
@@ -38,46 +30,46 @@ class Pool(Protocol):
 
     @property
     def deaths_allowed(self) -> int:
-        """Lost workers after which a part that was alone is given up."""
+        """Lost workers after which a part that ran alone is given up."""
 
-    def submit(self, task: Task) -> None:
-        """Begin with a part."""
+    def submit(self, task: PartTask) -> None:
+        """Start a part."""
 
-    def wait(self) -> list[Outcome]:
-        """What has ended; waits until something has."""
+    def wait(self) -> list[PartOutcome]:
+        """Wait until at least one part has ended, and return what has."""
 
     def close(self, *, broken: bool) -> None:
-        """Let go of the workers; at once where the run is `broken` off."""
+        """Release the workers; at once if the run was `broken` off."""
 
 
-class Here:
-    """In this process, one part after the other."""
+class SerialPool:
+    """Explains parts in this process, one after the other."""
 
     window = 1
     deaths_allowed = 1
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: DatasetJob) -> None:
         self._job = job
-        self._waiting: deque[Task] = deque()
+        self._waiting: deque[PartTask] = deque()
 
-    def submit(self, task: Task) -> None:
-        """Keep it for `wait`."""
+    def submit(self, task: PartTask) -> None:
+        """Keep the part for `wait`."""
         self._waiting.append(task)
 
-    def wait(self) -> list[Outcome]:
-        """Do the next one."""
+    def wait(self) -> list[PartOutcome]:
+        """Explain the next part."""
         return [run_part(self._job, self._waiting.popleft())]
 
     def close(self, *, broken: bool) -> None:
-        """Nothing to let go."""
+        """Do nothing: there are no workers."""
 
 
-class Processes:
-    """Local processes (loky), each of which loads the job once; one BLAS thread in each."""
+class ProcessPool:
+    """Explains parts in local processes (loky), each of which loads the job once and has one BLAS thread."""
 
-    deaths_allowed = 1  # it took a process along before, and then another when it was alone
+    deaths_allowed = 1  # a part that runs alone has been among those of a dead process before
 
-    def __init__(self, job: Job, n_jobs: int) -> None:
+    def __init__(self, job: DatasetJob, n_jobs: int) -> None:
         joblib = require("joblib", extra="parallel", feature=f"`n_jobs={n_jobs}`", otherwise="or use n_jobs=1")
         from joblib.externals import loky
         from joblib.externals.loky import cloudpickle_wrapper as cloudpickle
@@ -96,8 +88,8 @@ class Processes:
         self._executor: Any = None
         self._futures: dict[Any, int] = {}
 
-    def submit(self, task: Task) -> None:
-        """Give it to the processes; new ones are started after a death."""
+    def submit(self, task: PartTask) -> None:
+        """Give the part to the processes; after a death, start new ones."""
         if self._executor is None:
             limits = dict.fromkeys(_THREADS, "1")
             self._executor = self._loky.ProcessPoolExecutor(
@@ -105,24 +97,24 @@ class Processes:
             )
         self._futures[self._executor.submit(run_loaded, task)] = task.part
 
-    def wait(self) -> list[Outcome]:
-        """Whatever has ended. A dead process ends all that was under way."""
+    def wait(self) -> list[PartOutcome]:
+        """Wait for the next parts to end. A dead process ends all that were under way."""
         done, _ = self._loky.wait(list(self._futures), return_when="FIRST_COMPLETED")
         if any(isinstance(future.exception(), self._loky.BrokenProcessPool) for future in done):
             done, _ = self._loky.wait(list(self._futures))
             self._executor.shutdown(wait=True, kill_workers=True)
             self._executor = None
-        found = []
+        outcomes = []
         for future in done:
             part = self._futures.pop(future)
             error = future.exception()
             if error is None:
-                found.append(future.result())
+                outcomes.append(future.result())
             elif isinstance(error, self._loky.BrokenProcessPool):
-                found.append(Outcome(part, "lost", "its worker process died"))
+                outcomes.append(PartOutcome(part, "lost", "its worker process died"))
             else:
                 raise error
-        return found
+        return outcomes
 
     def close(self, *, broken: bool) -> None:
         """End the processes."""
@@ -131,30 +123,29 @@ class Processes:
         self._folder.cleanup()
 
 
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "BLIS_NUM_THREADS")
-_LOADED: list[Job | Exception] = []
+_LOADED: list[DatasetJob | Exception] = []
 
 
 def load_job(path: str, parent: int) -> None:
-    """Once in each process; it ends with the one that started it, which may be killed."""
+    """Load the job, once in each process; the process ends with its parent, which may be killed."""
     from joblib.externals.loky import cloudpickle_wrapper as cloudpickle
 
     threading.Thread(target=_end_with, args=(parent, Path(path).parent), daemon=True).start()
     try:
         _LOADED[:] = [cloudpickle.loads(Path(path).read_bytes())]
-    except Exception as error:  # noqa: BLE001, told by the first part: a process that dies here would say nothing
+    except Exception as error:  # noqa: BLE001, raised by the first part: a process that dies here gives no reason
         _LOADED[:] = [error]
 
 
 def _end_with(parent: int, folder: Path) -> None:
     while os.getppid() == parent:
-        time.sleep(LOOK)
+        time.sleep(CHECK_SECONDS)
     shutil.rmtree(folder, ignore_errors=True)  # nobody else is left to do so
     os._exit(1)
 
 
-def run_loaded(task: Task) -> Outcome:
-    """One part with the job that was loaded."""
+def run_loaded(task: PartTask) -> PartOutcome:
+    """Explain one part with the job that was loaded."""
     job = _LOADED[0]
     if isinstance(job, Exception):
         raise InvalidArgumentError(
@@ -162,6 +153,3 @@ def run_loaded(task: Task) -> Outcome:
             "or define it in a module that can be imported."
         )
     return run_part(job, task)
-
-
-MakePool = Callable[[Job], Pool]

@@ -1,18 +1,22 @@
-"""What a run over a data set returns, and what it says when it was stopped."""
+"""What a run over a data set returns, and the explanation read from its folder."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlshap._errors import RunStoppedError
-
-__all__ = ["DatasetResult", "FailedPart", "RunStoppedError"]
+from controlshap._errors import InvalidArgumentError
+from controlshap.datasets.layout import Layout
+from controlshap.datasets.manifest import read_manifest
+from controlshap.datasets.part_file import part_path, read_parts
+from controlshap.results.explanation import Explanation
 
 
 @dataclass(frozen=True)
 class FailedPart:
-    """A part without result.
+    """A part that could not be explained.
 
     Attributes
     ----------
@@ -29,22 +33,22 @@ class FailedPart:
 
 @dataclass(frozen=True)
 class DatasetResult:
-    """What there is after a run.
+    """Summary of a run over a data set.
 
     Attributes
     ----------
     path : Path
         The folder; `controlshap.load(path)` reads it.
     n_rows, n_parts : int
-        Of the whole data set.
+        Size of the whole data set.
     n_done : int
-        Parts that are there.
+        Parts that are finished.
     failed : tuple of FailedPart
         Parts that could not be explained; a second run tries them again.
     n_evaluations : int
-        Model evaluations behind all parts that are there, those of earlier runs included.
+        Model evaluations behind all finished parts, including those of earlier runs.
     seconds : float
-        Of this run.
+        Duration of this run.
     """
 
     path: Path
@@ -54,3 +58,51 @@ class DatasetResult:
     failed: tuple[FailedPart, ...]
     n_evaluations: int
     seconds: float
+
+
+def load_dataset(path: str | Path, *, allow_partial: bool = False) -> Explanation:
+    """Read what `explain_dataset` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder.
+    allow_partial : bool
+        Whether to read the finished rows when others are missing; otherwise that is an error.
+    """
+    folder = Path(path)
+    n_parts = int(read_manifest(folder)["n_parts"])
+    done = [part for part in range(n_parts) if part_path(folder, part).is_file()]
+    if len(done) < n_parts and not (allow_partial and done):
+        missing = [str(part) for part in range(n_parts) if part not in set(done)]
+        listed = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+        way_out = ", or load_dataset(path, allow_partial=True) for the others" if done else ""
+        raise InvalidArgumentError(
+            f"`path`: {len(missing)} of {n_parts} parts are missing in {str(folder)!r} ({listed})"
+            f"{_describe_failures(folder)}. Run the same `explain_dataset` again to finish them{way_out}."
+        )
+    return load_parts(folder, done)
+
+
+def load_parts(folder: Path, parts: Sequence[int]) -> Explanation:
+    """Read the explanation of some parts, all of which must be finished."""
+    manifest = read_manifest(folder)
+    layout, output_names = Layout.from_json(manifest["layout"]), manifest["output_names"]
+    return Explanation(
+        **read_parts([part_path(folder, part) for part in parts], layout, manifest["hash"]),
+        feature_names=layout.players,
+        column_names=layout.columns,
+        output_names=None if output_names is None else tuple(output_names),
+        player_columns=tuple(tuple(columns) for columns in manifest["player_columns"]),
+        entropy=int(manifest["entropy"]),
+        settings=manifest["settings"],
+    )
+
+
+def _describe_failures(folder: Path) -> str:
+    """Summarise failed.json as half a sentence; empty where there is none."""
+    try:
+        failed = json.loads((folder / "failed.json").read_text())["failed"]
+    except (FileNotFoundError, ValueError, KeyError):
+        return ""
+    return f"; {len(failed)} failed, part {failed[0]['part']} by {failed[0]['reason'][:120]}"

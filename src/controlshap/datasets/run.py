@@ -6,50 +6,48 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from controlshap._checks import at_least
-from controlshap._errors import ControlShapWarning, InvalidArgumentError
+from controlshap._errors import BudgetTooSmallError, ControlShapWarning, InvalidArgumentError, RunStoppedError
 from controlshap._files import write_json
 from controlshap._parallel import check_jobs
 from controlshap._progress import ProgressLike, Reporter, check_progress
 from controlshap._random import RngLike, resolve_entropy
+from controlshap._types import FloatArray
 from controlshap._version import __version__
 from controlshap.data.columns import Category
 from controlshap.datasets import manifest as manifests
 from controlshap.datasets.files import import_pyarrow
 from controlshap.datasets.layout import layout_of
-from controlshap.datasets.lock import alone_in
-from controlshap.datasets.loop import Ended, run_parts, say_how_to_finish
-from controlshap.datasets.part import Job, Task
+from controlshap.datasets.loop import RunTotals, add_way_out, run_parts
+from controlshap.datasets.part import DatasetJob, PartTask, explain_rows
 from controlshap.datasets.part_file import part_evaluations, part_path
-from controlshap.datasets.pools import Here, Pool, Processes
-from controlshap.datasets.probe import probe_seconds
-from controlshap.datasets.result import DatasetResult, FailedPart, RunStoppedError
-from controlshap.datasets.setup import (
-    background_predictions,
-    choose_part_rows,
-    explainer_identity,
-    look_into,
-    make_manifest,
-    plain_numbers,
-)
-from controlshap.datasets.sources import RowSource, check_rows, open_source
-from controlshap.engine.rows import describe_call
+from controlshap.datasets.pools import Pool, ProcessPool, SerialPool
+from controlshap.datasets.result import DatasetResult, FailedPart
+from controlshap.datasets.sources import DEFAULT_ROWS, MOST_ROWS, RowSource, check_rows, open_source
+from controlshap.engine.rows import describe_call, ready_problem
 from controlshap.limits import Limits
 from controlshap.problem import Assembly
+from controlshap.statistics.stopping import Stopping
 from controlshap.storage.explainers import save_assembly
 
-#: Workers that a cluster is taken to have where parts are cut for it.
-MANY_WORKERS = 100
+#: Workers that a cluster is assumed to have where its parts are cut.
+CLUSTER_WORKERS = 100
+#: Seconds that a part of cheap rows should take.
+PART_SECONDS = 20.0
+#: Evaluations by which the time of a row is measured.
+PROBE_BUDGET = 2_000
+#: Background rows whose predictions tell one model from another where the background itself is not evaluated.
+IDENTIFYING_ROWS = 100
 
 
 def explain_dataset(
-    explainer: Assembly,
+    assembly: Assembly,
     source: Any,
     out: str | Path,
     limits: Limits,
@@ -70,7 +68,7 @@ def explain_dataset(
 
     Parameters
     ----------
-    explainer : Assembly
+    assembly : Assembly
         What an `Explainer` was assembled from.
     source : str, Path, frame or ndarray
         A CSV, Parquet or Arrow file, a folder or glob of such files, or rows in memory. Columns that the background
@@ -79,10 +77,10 @@ def explain_dataset(
         The folder. Workers of a cluster must see it (and the files of `source`) under the same path.
     limits : Limits
     rng : int, Generator, SeedSequence or None
-        As for a call; None draws fresh entropy in the first run and goes on with it in later ones.
+        As for a call; None draws fresh entropy in the first run and uses it again in later ones.
     n_jobs : int
-        Local processes; -1 for one a core. With 1, rows are explained in this process, which a model that kills its
-        process takes along; with 2 or more such a part is found out and reported.
+        Local processes; -1 for one a core. With 1, rows are explained in this process, which ends if the model kills
+        it; with 2 or more, a part that kills its process is found and reported.
     scheduler : str or dask.distributed.Client, optional
         A cluster instead. Start its workers with one thread each and a death timeout:
         `dask worker ADDRESS --nworkers 16 --nthreads 1 --death-timeout 60`.
@@ -100,158 +98,231 @@ def explain_dataset(
     Returns
     -------
     DatasetResult
-        What there is, and which parts failed. `controlshap.load(out)` reads the explanation.
+        How many parts are done, and which failed. `controlshap.load(out)` reads the explanation.
     """
     began = time.perf_counter()
     import_pyarrow("`explain_dataset`")
     check_progress(progress)
-    n_jobs = check_jobs(n_jobs)
-    if scheduler is not None and n_jobs != 1:
-        raise InvalidArgumentError(f"`n_jobs={n_jobs}` and `scheduler` exclude each other. Leave one of them out.")
+    n_jobs = _check_workers(n_jobs, scheduler)
     if part_rows is not None:
         part_rows = at_least("part_rows", part_rows, 1, "rows of a part")
     if model_hash is not None and not isinstance(model_hash, str):
         raise InvalidArgumentError(f"`model_hash` must be a string; got {type(model_hash).__name__}.")
-    stopping = limits.stopping(explainer.players.n_players)
-    call = limits.describe(stopping) | {"budget": limits.budget}
+    stopping = limits.stopping(assembly.players.n_players)
     folder = Path(out).resolve()
-    before = look_into(folder)
-    given = open_source(
-        source, part_rows or (None if before is None else before["part_rows"]), columns=_wanted(explainer),
-        texts=_texts(explainer),
-    )  # fmt: skip
-    if rows is not None:
-        given = given.between(*check_rows(rows, given.n_rows))
-    entropy = int(before["entropy"]) if before is not None and rng is None else resolve_entropy(rng)
-
-    mine = explainer.copy(dict(explainer.cache) if before is None else manifests.measured(folder / "explainer"))
-    settings = describe_call(mine, limits, stopping)
+    earlier = manifests.find_manifest(folder)
+    opened = _open_rows(assembly, source, part_rows or (None if earlier is None else earlier["part_rows"]), rows)
+    entropy = int(earlier["entropy"]) if earlier is not None and rng is None else resolve_entropy(rng)
+    # the run keeps what it computes, and uses nothing that other calls have computed since it began
+    cache = dict(assembly.cache) if earlier is None else manifests.read_cache(folder / "explainer")
+    assembly = assembly.copy(cache)
     identity = {
-        "version": __version__, "call": plain_numbers(call), "entropy": str(entropy), "model_hash": model_hash,
-        "explainer": explainer_identity(mine), "source": given.describe(),
+        "version": __version__, "call": _describe_call(limits, stopping), "entropy": str(entropy),
+        "model_hash": model_hash, "explainer": manifests.identify_explainer(assembly), "source": opened.describe(),
     }  # fmt: skip
-    if before is not None:
-        sizes = {"part_rows": before["part_rows"]}, {"part_rows": part_rows or before["part_rows"]}
-        manifests.refuse_other_run(before["identity"] | sizes[0], identity | sizes[1], folder)
-    predictions = background_predictions(mine, stopping)
-    if before is not None:
-        first = manifests.read_predictions(folder)
-        manifests.refuse_other_model(first, predictions, folder)
-        mine.set_background_predictions(first)
-    assert mine._problem is not None
-    settings |= {
-        "n_background_evaluations": mine.n_background_evaluations,
-        "n_surrogate_evaluations": mine.n_surrogate_evaluations,
+    if earlier is not None:
+        sizes = {"part_rows": earlier["part_rows"]}, {"part_rows": part_rows or earlier["part_rows"]}
+        manifests.refuse_other_run(earlier["identity"] | sizes[0], identity | sizes[1], folder)
+    predictions = _predict_background(assembly, stopping)
+    if earlier is not None:
+        assembly.set_background_predictions(manifests.read_predictions(folder, predictions))
+    settings = _describe_run(assembly, limits, stopping, model_hash)
+    layout = layout_of(assembly, assembly.problem().base.n_outputs)
+    run = "" if earlier is None else earlier["hash"]
+    job = DatasetJob(run, assembly, None if opened.travels else opened, stopping, entropy, settings, layout, folder)
+    with manifests.lock_folder(folder, earlier):
+        if earlier is None:
+            n_workers = n_jobs if scheduler is None else CLUSTER_WORKERS
+            job, opened = _begin(job, opened, identity, predictions, part_rows, n_workers)
+        totals = _run_missing_parts(job, opened, n_jobs, scheduler, progress)
+        _finish(opened, folder, totals)
+    return DatasetResult(
+        folder, opened.n_rows, opened.n_parts, totals.n_done, tuple(totals.failed), totals.n_evaluations,
+        time.perf_counter() - began,
+    )  # fmt: skip
+
+
+def _check_workers(n_jobs: Any, scheduler: Any) -> int:
+    checked = check_jobs(n_jobs)
+    if scheduler is not None and checked != 1:
+        raise InvalidArgumentError(f"`n_jobs={checked}` and `scheduler` exclude each other. Leave one of them out.")
+    return checked
+
+
+def _open_rows(assembly: Assembly, source: Any, part_rows: int | None, rows: tuple[int, int] | None) -> RowSource:
+    """Open the rows to explain, with the columns of the background."""
+    # levels that are names in the background are names in the rows, even where they read like numbers
+    texts = [
+        column.name
+        for column in assembly.encoding.columns
+        if isinstance(column, Category) and all(level is None or isinstance(level, str) for level in column.levels)
+    ]
+    columns = assembly.column_names if assembly.is_frame else None
+    opened = open_source(source, part_rows, columns=columns, texts=texts)
+    return opened if rows is None else opened.between(*check_rows(rows, opened.n_rows))
+
+
+def _describe_call(limits: Limits, stopping: Stopping) -> dict[str, Any]:
+    """The limits as they were given, with Python numbers, which JSON can write."""
+    call = limits.describe(stopping) | {"budget": limits.budget}
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in call.items()}
+
+
+def _predict_background(assembly: Assembly, stopping: Stopping) -> FloatArray:
+    """Predictions `(rows, outputs)` that tell this model from another: f(background) where that is needed anyway."""
+    problem = ready_problem(assembly, stopping)
+    if problem.base.finite:
+        return problem.base.values[:, :, 0]
+    inputs = problem.imputer.to_inputs(assembly.background[:IDENTIFYING_ROWS])
+    return assembly.model(inputs, n_outputs=problem.base.n_outputs, where="background rows")
+
+
+def _describe_run(assembly: Assembly, limits: Limits, stopping: Stopping, model_hash: str | None) -> dict[str, Any]:
+    """Settings that the explanation keeps."""
+    settings = describe_call(assembly, limits, stopping) | {
+        "n_background_evaluations": assembly.n_background_evaluations,
+        "n_surrogate_evaluations": assembly.n_surrogate_evaluations,
     }
-    if model_hash is not None:
-        settings["model_hash"] = model_hash
-    layout = layout_of(mine, mine._problem.base.n_outputs)
-    run = "" if before is None else before["hash"]
-    job = Job(run, mine, None if given.travels else given, stopping, entropy, settings, layout, folder)
-    with alone_in(folder):
-        if look_into(folder) != before:
-            raise InvalidArgumentError(
-                f"`out`: another process has begun a run in {str(folder)!r}. Run again to go on."
-            )
-        (folder / "parts").mkdir(parents=True, exist_ok=True)
-        if before is None:
-            seconds = probe_seconds(job)
-            if part_rows is None and len(given.file_rows) == 1:
-                given = given.recut(
-                    choose_part_rows(seconds, given.n_rows, n_jobs if scheduler is None else MANY_WORKERS)
-                )
-            run = manifests.run_hash(identity | {"part_rows": given.part_rows})
-            job = replace(job, run=run, source=None if given.travels else given)
-            save_assembly(mine, folder / "explainer")
-            np.save(folder / "predictions.npy", predictions)
-            write_json(folder / "manifest.json", make_manifest(identity, job, given))
-        return _run(job, given, n_jobs, scheduler, progress, began)
+    return settings if model_hash is None else settings | {"model_hash": model_hash}
 
 
-def _run(
-    job: Job, source: RowSource, n_jobs: int, scheduler: Any, progress: ProgressLike, began: float
-) -> DatasetResult:
-    folder, bounds = job.folder, source.bounds
-    there = np.array([part_path(folder, part).is_file() for part in range(source.n_parts)])
-    sizes = np.diff(bounds)
-    spent = sum(part_evaluations(part_path(folder, int(i)), job.run, int(sizes[i])) for i in np.flatnonzero(there))
-    ended = Ended()
-    reporter = Reporter(progress, source.n_rows, int(sizes[there].sum()))
+def _begin(
+    job: DatasetJob,
+    source: RowSource,
+    identity: dict[str, Any],
+    predictions: FloatArray,
+    part_rows: int | None,
+    n_workers: int,
+) -> tuple[DatasetJob, RowSource]:
+    """Cut the rows by the time that they take, and write the manifest."""
+    seconds = _measure_seconds(job)
+    if part_rows is None and len(source.file_rows) == 1:
+        source = source.recut(choose_part_rows(seconds, source.n_rows, n_workers))
+    run = manifests.hash_identity(identity | {"part_rows": source.part_rows})
+    job = replace(job, run=run, source=None if source.travels else source)
+    save_assembly(job.assembly, job.folder / "explainer")
+    np.save(job.folder / "predictions.npy", predictions)
+    manifest = {
+        "kind": manifests.KIND,
+        "schema": manifests.SCHEMA,
+        "version": __version__,
+        "hash": run,
+        "entropy": str(job.entropy),
+        "n_rows": source.n_rows,
+        "n_parts": source.n_parts,
+        "part_rows": source.part_rows,
+        "bounds_sha256": manifests.hash_array(source.bounds),
+        "layout": job.layout.to_json(),
+        "output_names": job.assembly.model.output_names,
+        "player_columns": [[int(c) for c in columns] for columns in job.assembly.raw_players.columns],
+        "settings": job.settings,
+        "identity": identity,
+    }
+    write_json(job.folder / "manifest.json", manifest)
+    return job, source
 
-    def tasks() -> Iterator[Task]:
-        for part in np.flatnonzero(~there).tolist():
-            held = source.read_part(part) if source.travels else None
-            yield Task(part, int(bounds[part]), int(bounds[part + 1]), held)
 
-    def tell(task: Task, n_evaluations: int, failed: bool) -> None:
-        reporter.add(task.last - task.first, n_evaluations, skipped=failed)
+def _measure_seconds(job: DatasetJob) -> float:
+    """Seconds that a row may take, by a background row, because the model has already accepted it."""
+    row, budget = job.assembly.encoding(job.assembly.background[:1]), PROBE_BUDGET
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ControlShapWarning)
+        while True:
+            short = replace(job, stopping=replace(job.stopping, budget=min(budget, job.stopping.budget)))
+            began = time.perf_counter()
+            try:
+                explanation = explain_rows(short, row, 0)
+                break
+            except BudgetTooSmallError as error:
+                if budget >= job.stopping.budget:
+                    raise
+                budget = max(error.needed, 2 * budget)
+    seconds = time.perf_counter() - began
+    if explanation.status[0] == "budget reached":
+        seconds *= max(1.0, job.stopping.budget / explanation.n_evaluations[0])
+    return seconds
 
-    if not there.all():
-        pool = _make_pool(job, n_jobs, scheduler)
-        finished = False
-        try:
-            run_parts(pool, job, tasks(), tell, ended)
-            finished = True
-        except RunStoppedError as error:
-            raise say_how_to_finish(error, folder, source.n_parts) from error
-        finally:
-            reporter.close()
-            pool.close(broken=not finished)
-            # a disk that is full is told by the error that is on its way
-            with nullcontext() if finished else suppress(OSError):
-                _record_failed(folder, ended.failed)
+
+def choose_part_rows(seconds: float, n_rows: int, n_workers: int) -> int:
+    """Rows of a part: as many as take `PART_SECONDS`, but enough parts for all workers; 50 or more."""
+    by_time = int(PART_SECONDS / max(seconds, 1e-6))
+    by_workers = n_rows // (8 * max(n_workers, 4))
+    part_rows = min(by_time, by_workers, MOST_ROWS)
+    return max(DEFAULT_ROWS, part_rows // DEFAULT_ROWS * DEFAULT_ROWS)
+
+
+def _run_missing_parts(
+    job: DatasetJob, source: RowSource, n_jobs: int, scheduler: Any, progress: ProgressLike
+) -> RunTotals:
+    """Explain the parts that have no file yet."""
+    folder, bounds, sizes = job.folder, source.bounds, np.diff(source.bounds)
+    done = np.array([part_path(folder, part).is_file() for part in range(source.n_parts)])
+    spent = sum(part_evaluations(part_path(folder, int(i)), job.run, int(sizes[i])) for i in np.flatnonzero(done))
+    totals = RunTotals(int(done.sum()), spent)
+    if done.all():
+        return totals
+    reporter = Reporter(progress, source.n_rows, int(sizes[done].sum()))
+
+    def tasks() -> Iterator[PartTask]:
+        for part in np.flatnonzero(~done).tolist():
+            rows = source.read_part(part) if source.travels else None
+            yield PartTask(part, int(bounds[part]), int(bounds[part + 1]), rows)
+
+    def report(task: PartTask, n_evaluations: int, failed: bool) -> None:
+        reporter.add(task.end - task.first, n_evaluations, skipped=failed)
+
+    pool = _make_pool(job, n_jobs, scheduler)
+    finished = False
+    try:
+        run_parts(pool, job, tasks(), report, totals)
+        finished = True
+    except RunStoppedError as error:
+        raise add_way_out(error, folder, source.n_parts) from error
+    finally:
+        reporter.close()
+        pool.close(broken=not finished)
+        # where the disk is full, the error under way says so
+        with nullcontext() if finished else suppress(OSError):
+            _record_failed(folder, totals.failed)
+    return totals
+
+
+def _make_pool(job: DatasetJob, n_jobs: int, scheduler: Any) -> Pool:
+    if scheduler is not None:
+        from controlshap.datasets.dask_cluster import DaskPool
+
+        return DaskPool(job, scheduler)
+    return SerialPool(job) if n_jobs == 1 else ProcessPool(job, n_jobs)
+
+
+def _record_failed(folder: Path, failed: list[FailedPart]) -> None:
+    """Write failed.json, or remove that of an earlier run."""
+    path = folder / "failed.json"
+    if failed:
+        write_json(path, {"failed": [asdict(part) for part in failed]})
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _finish(source: RowSource, folder: Path, totals: RunTotals) -> None:
+    """Refuse a source that has changed meanwhile, remove what killed workers left, and warn."""
     changed = source.changed_files()
     if changed:
         raise InvalidArgumentError(
             f"`source`: {changed[0]!r} was written to or removed while it was being explained, so that parts may be of "
             f"either version. Remove {str(folder)!r} and run again, from a copy that nobody writes to."
         )
-    for kind, (n, text) in ended.warned.items():
-        warnings.warn(f"{n} time(s), the first: {text}", kind, stacklevel=3)
-    n_done = int(there.sum()) + ended.n_done
-    if n_done == source.n_parts:
-        for left in (folder / "parts").glob(".part-*"):  # of workers that were killed
-            left.unlink(missing_ok=True)
-    if ended.failed:
-        one = ended.failed[0]
+    if totals.n_done == source.n_parts:
+        for unfinished in (folder / "parts").glob(".part-*"):
+            unfinished.unlink(missing_ok=True)
+    for kind, (n, message) in totals.warned.items():
+        warnings.warn(f"{n} time(s), the first: {message}", kind, stacklevel=4)
+    if totals.failed:
+        first = totals.failed[0]
         warnings.warn(
-            f"{len(ended.failed)} of {source.n_parts} parts failed; the first, rows {one.rows[0]} to "
-            f"{one.rows[1] - 1}: {one.reason}. The others are done; failed.json has all of them, and the "
+            f"{len(totals.failed)} of {source.n_parts} parts failed; the first, rows {first.rows[0]} to "
+            f"{first.rows[1] - 1}: {first.reason}. The others are done; failed.json has all of them, and the "
             "same call tries them again.",
             ControlShapWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
-    return DatasetResult(
-        folder, source.n_rows, source.n_parts, n_done, tuple(ended.failed), spent + ended.n_evaluations,
-        time.perf_counter() - began,
-    )  # fmt: skip
-
-
-def _make_pool(job: Job, n_jobs: int, scheduler: Any) -> Pool:
-    if scheduler is not None:
-        from controlshap.datasets.dask_cluster import Cluster
-
-        return Cluster(job, scheduler)
-    return Here(job) if n_jobs == 1 else Processes(job, n_jobs)
-
-
-def _wanted(explainer: Assembly) -> tuple[str, ...] | None:
-    return explainer.column_names if explainer.is_frame else None
-
-
-def _texts(explainer: Assembly) -> tuple[str, ...]:
-    """Columns whose levels are names in the background."""
-    return tuple(
-        column.name
-        for column in explainer.encoding.columns
-        if isinstance(column, Category) and all(level is None or isinstance(level, str) for level in column.levels)
-    )
-
-
-def _record_failed(folder: Path, failed: list[FailedPart]) -> None:
-    path = folder / "failed.json"
-    if failed:
-        told = [{"part": one.part, "rows": list(one.rows), "reason": one.reason} for one in failed]
-        write_json(path, {"failed": told})
-    else:
-        path.unlink(missing_ok=True)
