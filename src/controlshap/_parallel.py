@@ -1,4 +1,4 @@
-"""Ordered map over rows: serial, or joblib processes. Results do not depend on the number of workers."""
+"""An ordered map over rows: serial, or in joblib processes. Results do not depend on the number of workers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Result = TypeVar("Result")
 
 
 def check_jobs(n_jobs: Any) -> int:
-    """A number of workers."""
+    """Check a number of processes."""
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0 or n_jobs < -1:
         raise InvalidArgumentError(f"`n_jobs` must be a positive number, or -1 for all cores; got {n_jobs!r}.")
     return int(n_jobs)
 
 
 def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int) -> Iterator[Result]:
-    """`map` that keeps the order; one thread of BLAS in each worker, so that the bits agree."""
+    """Apply a function to items and yield the results in order, with one BLAS thread each, so that the bits agree."""
     if n_jobs == 1:
         with one_blas_thread():
             for item in items:
@@ -40,28 +40,28 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], n_job
         for package in ("joblib", "cloudpickle")
     )
     with tempfile.TemporaryDirectory(prefix="controlshap-") as folder:
-        shipped = _ship(function, Path(folder))
+        path = _write_function(function, Path(folder))
         with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
             parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator", max_nbytes="1M", mmap_mode="r")
-            yield from parallel(joblib.delayed(_limited)(shipped, item) for item in items)
+            yield from parallel(joblib.delayed(_apply)(path, item) for item in items)
 
 
-def _ship(function: Callable[[Any], Any], folder: Path) -> str:
-    """Write what all tasks share (model, background) to a file, which each worker reads once: no copy for each task."""
+def _write_function(function: Callable[[Any], Any], folder: Path) -> str:
+    """Write what all items share (model, background) to a file, which each worker reads once."""
     import cloudpickle
 
     path = folder / f"{uuid.uuid4().hex}.pickle"
-    with path.open("wb") as file, sending("n_jobs"):
+    with path.open("wb") as file, pickling("n_jobs"):
         cloudpickle.dump(function, file)
     return str(path)
 
 
 @contextmanager
-def sending(argument: str) -> Iterator[None]:
-    """Say what it means that something cannot be pickled."""
+def pickling(argument: str) -> Iterator[None]:
+    """Turn an error of pickling into one that names the argument and the way out; a full disk is no such error."""
     try:
         yield
-    except OSError:  # of the disk
+    except OSError:
         raise
     except Exception as error:
         raise InvalidArgumentError(
@@ -71,27 +71,27 @@ def sending(argument: str) -> Iterator[None]:
 
 
 @lru_cache(maxsize=1)
-def _received(path: str) -> Callable[[Any], Any]:
+def _read_function(path: str) -> Callable[[Any], Any]:
     with Path(path).open("rb") as file:
         function: Callable[[Any], Any] = pickle.load(file)
     return function
 
 
-def _limited(shipped: str, item: Any) -> Any:
+def _apply(path: str, item: Any) -> Any:
     try:
         with one_blas_thread():
-            return _received(shipped)(item)
+            return _read_function(path)(item)
     except Exception as error:
-        if _travels(error):
+        if _can_travel(error):
             raise
-        told = RuntimeError(f"{type(error).__name__}: {error}")  # or the whole pool breaks, and nobody learns of it
+        replacement = RuntimeError(f"{type(error).__name__}: {error}")  # the error itself would break the whole pool
         for note in getattr(error, "__notes__", ()):
-            told.add_note(note)
-        raise told from None
+            replacement.add_note(note)
+        raise replacement from None
 
 
-def _travels(error: Exception) -> bool:
-    """Whether an exception comes back from another process; one whose class wants other arguments does not."""
+def _can_travel(error: Exception) -> bool:
+    """Whether an exception can be unpickled; one whose class takes other arguments than its message cannot."""
     import cloudpickle
 
     try:
@@ -102,7 +102,7 @@ def _travels(error: Exception) -> bool:
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """One BLAS thread where threadpoolctl is there to ask for it."""
+    """Limit BLAS to one thread, where threadpoolctl is installed."""
     controller = _controller(len(sys.modules))
     if controller is None:
         return nullcontext()
@@ -112,7 +112,7 @@ def one_blas_thread() -> AbstractContextManager[Any]:
 
 @lru_cache(maxsize=1)
 def _controller(n_modules: int) -> Any:  # noqa: ARG001
-    """The loaded BLAS libraries; looked for again (3 ms) only after an import may have loaded one more."""
+    """The loaded BLAS libraries, searched again (3 ms) only after an import may have loaded another one."""
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:

@@ -1,4 +1,4 @@
-"""How far a run is: a bar for people, lines of JSON for programs, or a function."""
+"""Progress of a run: a bar for people, lines of JSON for programs, or a function of the user."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -17,18 +18,18 @@ from controlshap._optional import require
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands.
+    """How far a run is.
 
     Attributes
     ----------
     rows_done, n_rows : int
-        Rows that are explained (in earlier runs too), of all.
+        Explained rows, including those of earlier runs, and all rows.
     n_evaluations : int
         Model evaluations of this run.
     seconds : float
-        Since this run began.
+        Time since this run began.
     seconds_left : float
-        Estimated from the rows of this run; infinite before the first.
+        Time still needed, estimated from the rows of this run; infinite before the first.
     """
 
     rows_done: int
@@ -39,7 +40,7 @@ class Progress:
 
     @property
     def evaluations_per_second(self) -> float:
-        """Of this run."""
+        """Model evaluations of this run for each second."""
         return self.n_evaluations / self.seconds if self.seconds > 0 else 0.0
 
 
@@ -48,76 +49,78 @@ ProgressLike: TypeAlias = "Literal['json'] | bool | Callable[[Progress], Any] | 
 
 
 class Reporter:
-    """Counts, and tells whoever wants to know after every row or part; a bar comes up after `delay` seconds."""
+    """Counts rows and reports progress; a bar appears after `delay` seconds."""
 
     def __init__(self, progress: ProgressLike, n_rows: int, rows_done: int, delay: float = 0.0) -> None:
-        self._tell = _teller(progress, n_rows, rows_done, delay)
+        self._report = _make_report(progress, n_rows, rows_done, delay)
         self._n_rows, self._before = n_rows, rows_done
         self._rows = self._n_evaluations = 0
         self._began = time.perf_counter()
 
     def add(self, n_rows: int, n_evaluations: int, *, skipped: bool = False) -> None:
-        """A part is finished; one that failed is `skipped`, and its rows are not done."""
+        """Count rows that are finished; those of a part that failed are `skipped`, and not done."""
         if skipped:
             self._n_rows -= n_rows
         else:
             self._rows += n_rows
             self._n_evaluations += n_evaluations
-        if self._tell is not None:
-            self._tell(self.now())
+        if self._report is not None:
+            self._report(self.now())
 
     def now(self) -> Progress:
-        """Where the run stands."""
+        """How far the run is."""
         seconds = time.perf_counter() - self._began
         done = self._before + self._rows
         left = (self._n_rows - done) * seconds / self._rows if self._rows else math.inf
         return Progress(done, self._n_rows, self._n_evaluations, seconds, 0.0 if done >= self._n_rows else left)
 
     def close(self) -> None:
-        """Leave the bar as it is."""
-        close = getattr(self._tell, "close", None)
-        if close is not None:
-            close()
+        """Close the bar, if there is one."""
+        if isinstance(self._report, _RowBar):
+            self._report.close()
 
 
 def check_progress(progress: Any) -> ProgressLike:
-    """One of the ways to tell."""
+    """Check the argument `progress`."""
     if progress is None or isinstance(progress, bool) or progress == "json" or callable(progress):
-        known: ProgressLike = progress
-        return known
+        checked: ProgressLike = progress
+        return checked
     raise InvalidArgumentError(f"`progress` must be None, True, False, 'json' or a function; got {progress!r}.")
 
 
-def _teller(progress: ProgressLike, n_rows: int, rows_done: int, delay: float) -> Callable[[Progress], Any] | None:
-    if progress is None:
-        if not (sys.stderr.isatty() or _in_notebook()):
-            return None
-        try:
-            return _Bar(n_rows, rows_done, delay)
-        except MissingExtraError:
-            return None  # nobody asked for a bar
-    if progress is False:
-        return None
+def make_bar(feature: str, *, otherwise: str = "", **options: Any) -> Any:
+    """Make a tqdm bar with these options, or raise an error that says how to install tqdm for the feature."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a notebook without widgets gets a bar of text
+        return require("tqdm.auto", extra="cli", feature=feature, otherwise=otherwise).tqdm(**options)
+
+
+def _make_report(progress: ProgressLike, n_rows: int, rows_done: int, delay: float) -> Callable[[Progress], Any] | None:
     if progress is True:
-        return _Bar(n_rows, rows_done, delay)
+        return _RowBar(n_rows, rows_done, delay)
+    if progress is None and (sys.stderr.isatty() or _in_notebook()):
+        with suppress(MissingExtraError):  # nobody asked for a bar
+            return _RowBar(n_rows, rows_done, delay)
+    if progress is None or progress is False:
+        return None
     return _write_json if progress == "json" else progress
 
 
 def _write_json(progress: Progress) -> None:
-    told = asdict(progress) | {"evaluations_per_second": progress.evaluations_per_second}
-    told["seconds_left"] = None if math.isinf(progress.seconds_left) else progress.seconds_left
-    sys.stderr.write(json.dumps(told) + "\n")
+    line = asdict(progress) | {"evaluations_per_second": progress.evaluations_per_second}
+    line["seconds_left"] = None if math.isinf(progress.seconds_left) else progress.seconds_left
+    sys.stderr.write(json.dumps(line) + "\n")
     sys.stderr.flush()
 
 
-class _Bar:
-    """A bar of tqdm: rows, rate and time left, evaluations a second."""
+class _RowBar:
+    """A bar with rows, their rate and time left, and evaluations a second."""
 
     def __init__(self, n_rows: int, rows_done: int, delay: float) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a notebook without widgets gets a bar of text
-            tqdm = require("tqdm.auto", extra="cli", feature="`progress=True`", otherwise="or use progress='json'")
-        self._bar = tqdm.tqdm(total=n_rows, initial=rows_done, unit="row", dynamic_ncols=True, delay=delay)
+        self._bar = make_bar(
+            "`progress=True`", otherwise="or use progress='json'",
+            total=n_rows, initial=rows_done, unit="row", dynamic_ncols=True, delay=delay,
+        )  # fmt: skip
 
     def __call__(self, progress: Progress) -> None:
         self._bar.total = progress.n_rows

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from controlshap._errors import InvalidArgumentError
-from controlshap._optional import require
+from controlshap._progress import make_bar
 from controlshap_paper.cells import Size
 from controlshap_paper.data import NAMES, data_folder
 from controlshap_paper.download import fetch
@@ -85,7 +85,6 @@ def _say(line: str) -> None:
 
 
 def _bar(total: float, n_tasks: int) -> Any:
-    tqdm = require("tqdm", extra="cli", feature="The progress bar").tqdm
     # by the cost of tasks, not their number: a forest takes a hundred times as long as a logistic regression
     layout = "{percentage:3.0f}% |{bar}| {elapsed} gone, about {remaining} left {postfix}"
-    return tqdm(total=total, desc=f"{n_tasks} tasks", bar_format=layout, disable=None)
+    return make_bar("The progress bar", total=total, desc=f"{n_tasks} tasks", bar_format=layout, disable=None)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
+from controlshap._progress import make_bar
 from controlshap._types import FloatArray
 from controlshap.cli.explain import DesignOptions, ModelOptions, prepare
 from controlshap.cli.inputs import open_rows, read_between
@@ -141,7 +141,9 @@ def benchmark(
     plain = design.make_explainer(problem.model, problem.background, control="none")
     n_rows = len(problem.rows)
     refusal = _refuse_shap(problem, design, options)
-    with _bar(n_rows * (options.seeds * (2 + (refusal is None)) + 1)) as tick:
+    total = n_rows * (options.seeds * (2 + (refusal is None)) + 1)
+    with make_bar("The progress bar", total=total, unit="row", disable=None, leave=False) as bar:
+        tick = bar.update
         truth_budget = REFERENCE_BUDGETS * options.budget
         truth = ours(problem.rows, budget=truth_budget, rng=_seed(options.rng, 10**6))
         tick(n_rows)
@@ -275,12 +277,3 @@ def _seed(base: int, number: int) -> int:
 
 def _factor(ratio: float) -> str:
     return "no error" if math.isinf(ratio) else f"{ratio:.3g}" if ratio < 100 else f"{ratio:,.0f}"
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[Callable[[int], Any]]:
-    """Show progress and the time left on a terminal."""
-    with require("tqdm", extra="cli", feature="The progress bar").tqdm(
-        total=total, unit="row", disable=None, leave=False
-    ) as bar:
-        yield bar.update

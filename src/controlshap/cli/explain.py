@@ -28,10 +28,9 @@ from controlshap.cli.inputs import (
     split_names,
 )
 from controlshap.cli.messages import say
-from controlshap.datasets.loading import load_parts
 from controlshap.datasets.manifest import read_manifest
 from controlshap.datasets.part_file import part_path
-from controlshap.datasets.result import DatasetResult
+from controlshap.datasets.result import DatasetResult, load_parts
 from controlshap.datasets.run import explain_dataset
 from controlshap.explainer import Explainer
 from controlshap.limits import Limits

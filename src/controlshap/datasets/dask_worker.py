@@ -7,7 +7,7 @@ from typing import Any
 import cloudpickle
 from distributed import WorkerPlugin
 
-from controlshap._parallel import sending
+from controlshap._parallel import pickling
 from controlshap.datasets.part import DatasetJob, PartOutcome, PartTask, run_part
 
 _JOBS: dict[str, DatasetJob] = {}
@@ -19,7 +19,7 @@ class JobPlugin(WorkerPlugin):  # type: ignore[misc]
     def __init__(self, job: DatasetJob) -> None:
         self.name = f"controlshap-{job.run[:16]}"
         self.run = job.run
-        with sending("scheduler"):
+        with pickling("scheduler"):
             self.pickled = cloudpickle.dumps(job)
 
     def setup(self, worker: Any) -> None:  # noqa: ARG002

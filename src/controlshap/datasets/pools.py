@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
-from controlshap._parallel import sending
+from controlshap._parallel import pickling
 from controlshap.datasets.part import DatasetJob, PartOutcome, PartTask, run_part
 
 #: Seconds after which a worker checks again whether its parent is alive.
@@ -80,7 +80,7 @@ class ProcessPool:
         self._folder = tempfile.TemporaryDirectory(prefix="controlshap-")
         self._file = Path(self._folder.name) / "job.pickle"
         try:
-            with sending(f"n_jobs={n_jobs}"):
+            with pickling(f"n_jobs={n_jobs}"):
                 self._file.write_bytes(cloudpickle.dumps(job))
         except BaseException:
             self._folder.cleanup()
