@@ -1,9 +1,8 @@
-"""Data sets larger than memory: sources read in parts, a resumable driver, and its results on disk."""
+"""Data sets larger than memory: rows read in parts, a run that can be resumed, and its results on disk."""
 
 from controlshap._errors import RunStoppedError
 from controlshap._progress import Progress
 from controlshap.datasets.result import DatasetResult, FailedPart, load_dataset
-from controlshap.datasets.run import explain_dataset
 from controlshap.datasets.sources import RowSource, open_source
 
 __all__ = [
@@ -12,7 +11,6 @@ __all__ = [
     "Progress",
     "RowSource",
     "RunStoppedError",
-    "explain_dataset",
     "load_dataset",
     "open_source",
 ]
