@@ -128,8 +128,8 @@ def test_a_row_out_of_reach_gets_a_control_of_its_own():
     one = explainer(smooth3, seconds_per_evaluation=1e-6)
     one.fit_surrogate(BACKGROUND, budget=1500, rng=0, learner=cs.WideNetwork(n_hidden=16, n_steps=500))
     far = X + np.array([500.0, 0.0, 0.0, 0.0, 0.0, 0.0])
-    assert one._shared.reaches(X, BACKGROUND, one.players)
-    assert not one._shared.reaches(far, BACKGROUND, one.players)
+    assert one._assembly.shared.reaches(X, BACKGROUND, one.players)
+    assert not one._assembly.shared.reaches(far, BACKGROUND, one.players)
     found = one(np.stack([X, far]), budget=600, rng=0)
     assert found.method.tolist() == ["Permutation + SharedSurrogate", "Permutation + LogisticRidge"]
     plain = explainer(smooth3, seconds_per_evaluation=1e-6)(np.stack([X, far]), budget=600, rng=0)
@@ -140,10 +140,10 @@ def test_trees_on_a_network_reach_as_far_as_the_network():
     one = explainer(smooth3)
     network = cs.WideNetwork(n_hidden=4, n_steps=200)
     one.fit_surrogate(BACKGROUND, budget=500, rng=0, learner=cs.Trees(n_trees=3, n_leaves=4, start=network))
-    assert one._shared.reaches(X, BACKGROUND, one.players)
-    assert not one._shared.reaches(X + 1e4, BACKGROUND, one.players)
+    assert one._assembly.shared.reaches(X, BACKGROUND, one.players)
+    assert not one._assembly.shared.reaches(X + 1e4, BACKGROUND, one.players)
     one.fit_surrogate(BACKGROUND, budget=500, rng=0, learner=cs.Trees(n_trees=3, n_leaves=4, start=None))
-    assert one._shared.reaches(X + 1e4, BACKGROUND, one.players)
+    assert one._assembly.shared.reaches(X + 1e4, BACKGROUND, one.players)
 
 
 @pytest.mark.parametrize("learner", [cs.WideNetwork(n_hidden=4, n_steps=100)], ids=["wide"])
