@@ -10,6 +10,7 @@ import pytest
 import xgboost
 from conftest import make_data
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import expit
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingRegressor,
@@ -253,6 +254,36 @@ def test_separable_data_keep_values_in_reach(name):
     assert np.abs(values).max() < 2.0
     smooth = function.first if isinstance(function, Sum) else function
     assert np.abs(data.rows @ smooth.weights.T).max() < WIDEST
+
+
+def steep_relu(rows):
+    """A network of ReLU units whose probability is nearly a step; about one row in ten is on its upper side."""
+    rng = np.random.default_rng(1)
+    hidden = np.maximum(rows @ (rng.normal(size=(16, 20)) / np.sqrt(20.0)).T, 0.0)
+    return expit(30.0 * (hidden @ (rng.normal(size=16) / 4.0) - 0.4))
+
+
+def walked(n_pairs, seed):
+    """Rows of pairs of walks between one x and draws of 20 correlated columns, pairs dealt to five folds."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(1 + n_pairs, 20)) + 0.5 * rng.normal(size=(1 + n_pairs, 1))
+    places = np.argsort(rng.permuted(np.tile(np.arange(20), (n_pairs, 1)), axis=1), axis=1)
+    both = np.stack([places, 19 - places], axis=1)[:, :, None]  # (pairs, 2, 1, columns)
+    rows = np.where(both < np.arange(1, 20)[:, None], X[0], X[1:, None, None]).reshape(-1, 20)
+    return X[0], X[1:], FoldedRows(rows, steep_relu(rows), np.repeat(np.arange(n_pairs) % 5, 38))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_ridge_does_not_diverge_on_a_steep_network(seed):
+    """Whole Newton steps on the likelihood do: most of these seeds had a fit that was worse than a constant."""
+    x, draws, data = walked(17, seed)
+    players = resolve_players(None, [str(c) for c in range(20)])
+    for fold in range(5):
+        keep = data.others(fold)
+        function = fit_ridge(data, fold)
+        error = ((function.predict(data.rows[keep]) - data.outputs[keep]) ** 2).mean()
+        assert error < 0.5 * data.outputs[keep].var()
+        assert function.draw_values(x, draws, players) is not None
 
 
 def test_a_network_beats_its_ridge_and_finds_small_networks():

@@ -41,7 +41,7 @@ class LogisticRidge(Control):
         check_at_least(self, n_folds=2, max_rows=100)
 
     def fit(self, data: FoldedRows, fold: int | None) -> Network:
-        """Fit by logistic regression, then least squares."""
+        """Fit by least squares."""
         return data.remember((self, fold), lambda: fit_ridge(data, fold, self.max_rows))
 
 

@@ -1,8 +1,8 @@
 """Fit `low + width sigmoid(c + beta . r)` to evaluated rows. Arrays only.
 
-Fractional logistic regression first (convex, so any start will do), then Gauss-Newton steps on the squared error, which
-is what a control variate leaves over. A ridge penalty keeps the coefficients of separable data, and with them the range
-of the score, bounded.
+Gauss-Newton steps on the squared error, which is what a control variate leaves over, from a constant. A step that would
+raise the error is halved: whole steps diverge on steep models. A ridge penalty keeps the coefficients of separable
+data, and with them the range of the score, bounded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from controlshap.functions.network import Network
 
 #: Ridge penalty per row, on standardised columns and an output scaled to (0, 1).
 PENALTY = 1e-6
-LIKELIHOOD_STEPS, SQUARE_STEPS, FOLD_STEPS = 6, 4, 2
+#: Most steps of a first fit, of its refinement, and most halvings of a step.
+FIRST_STEPS, MORE_STEPS, MOST_HALVINGS = 10, 2, 8
+#: Stop when a step lowers the error by no more than this share.
+ENOUGH = 1e-4
 #: Outputs outside [0, 1] are taken to lie in their observed range, widened by this share.
 WIDENED = 0.1
 #: Entries of the design beyond which rows are left out, and how many rows are kept in any case.
@@ -34,7 +37,7 @@ def fit_ridge(data: FoldedRows, fold: int | None, max_rows: int = 8000) -> Netwo
     ridge = RidgeData.standardise(thin.rows[keep], thin.outputs[keep])
     everything = np.arange(len(keep))
     some = everything[:: max(1, len(keep) // FIRST_ROWS)]
-    return ridge.network(ridge.refine(ridge.fit(some), everything, FOLD_STEPS))
+    return ridge.network(ridge.refine(ridge.fit(some), everything, MORE_STEPS))
 
 
 @dataclass(frozen=True)
@@ -79,25 +82,24 @@ class RidgeData:
     def fit(self, rows: IntArray | None = None) -> FloatArray:
         """Parameters `(columns + 1,)` from some rows, or all."""
         mean = float(np.clip(self.shares.mean(), 1e-3, 1.0 - 1e-3))
-        parameters: FloatArray = np.zeros(self.design.shape[1])
-        parameters[-1] = np.log(mean / (1.0 - mean))
-        used = np.arange(len(self.shares)) if rows is None else rows
-        for _ in range(LIKELIHOOD_STEPS):
-            parameters = self._step(parameters, used, squared=False)
-        return self.refine(parameters, used, SQUARE_STEPS)
+        constant: FloatArray = np.zeros(self.design.shape[1])
+        constant[-1] = np.log(mean / (1.0 - mean))
+        return self.refine(constant, np.arange(len(self.shares)) if rows is None else rows, FIRST_STEPS)
 
     def refine(self, parameters: FloatArray, rows: IntArray, n_steps: int) -> FloatArray:
-        """A few Gauss-Newton steps on some of the rows; each keeps what does not raise the error."""
-        best, error = parameters, self._error(parameters, rows)
+        """Take a few Gauss-Newton steps on some of the rows, none of which raises the error."""
+        error = self._error(parameters, rows)
         for _ in range(n_steps):
-            candidate = self._step(best, rows, squared=True)
-            for _ in range(4):
+            before, candidate = error, self._step(parameters, rows)
+            for _ in range(MOST_HALVINGS):
                 new_error = self._error(candidate, rows)
                 if new_error <= error:
-                    best, error = candidate, new_error
+                    parameters, error = candidate, new_error
                     break
-                candidate = 0.5 * (candidate + best)
-        return best
+                candidate = 0.5 * (candidate + parameters)
+            if before - error <= ENOUGH * before:
+                break
+        return parameters
 
     def _error(self, parameters: FloatArray, rows: IntArray) -> float:
         gap = self.shares[rows] - expit(self.design[rows] @ parameters)
@@ -108,15 +110,13 @@ class RidgeData:
         penalty[-1] = 0.0
         return penalty
 
-    def _step(self, parameters: FloatArray, rows: IntArray, *, squared: bool) -> FloatArray:
+    def _step(self, parameters: FloatArray, rows: IntArray) -> FloatArray:
         design, shares = self.design[rows], self.shares[rows]
         chance = expit(design @ parameters)
         slope = np.maximum(chance * (1.0 - chance), 1e-6)
-        weight = slope**2 if squared else slope
-        push = slope if squared else 1.0
         penalty = self._penalty(rows)
-        gram = (design * weight[:, None]).T @ design
+        gram = (design * (slope**2)[:, None]).T @ design
         gram[np.diag_indices_from(gram)] += penalty + 1e-10 * np.trace(gram)
-        right = design.T @ (push * (shares - chance)) - penalty * parameters
+        right = design.T @ (slope * (shares - chance)) - penalty * parameters
         moved: FloatArray = parameters + np.linalg.solve(gram, right)
         return moved
