@@ -131,7 +131,7 @@ def judge(cell: Cell, runs: int) -> Judgement | str:
 
 
 def count_certificates(found: cs.Explanation, values: Any, truth: Any, stop: str) -> tuple[float, float]:
-    """Shares of runs that certified something, and something wrong: signs where these were asked for, else the order."""
+    """Shares of runs that certified something, and something wrong: signs if these were asked for, else the order."""
     if stop == "signs":
         done = found.status == "converged"
         wrong = (np.sign(values) != np.sign(truth)).any(axis=(1, 2))
@@ -204,8 +204,9 @@ def report(judged: list[tuple[Cell, Judgement | str]], runs: int) -> str:
     """The page: counts for each half, then every cell."""
     lines = [
         "# Honest errors on games made to break them", "", f"`python benchmarks/honesty.py`, {runs} runs a cell.", "",
-        "| games | cells | refused or exact | coverage below 93 % | a player below 85 % | whole rows below 93 % | error 0 "
-        "beside a wrong value | wrong certificates above 5 % | reported/observed below 0.9 | above 1.4 | not reliable |",
+        "| games | cells | refused or exact | coverage below 93 % | a player below 85 % | whole rows below 93 % | "
+        "error 0 beside a wrong value | wrong certificates above 5 % | reported/observed below 0.9 | above 1.4 | "
+        "not reliable |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for half, flag in (("tuned", True), ("held back", False)):
@@ -218,11 +219,11 @@ def report(judged: list[tuple[Cell, Judgement | str]], runs: int) -> str:
             f"| {half} | {len(done)} | {len(mine) - len(done)} | {' | '.join(map(str, counts))} | {share:.1%} |"
         )
     lines += [
-        "", "Coverage of live players (worst player; whole rows) in %; reported over observed error, median and lowest; "
-        "values with error 0 that are wrong in %; runs that certified something, and something wrong, in %; values "
-        "marked as not reliable in %; root mean square error over the size of the values.", "",
-        "| game | half | settings | evaluations | coverage | ratio | lowest | error 0 | certified, wrong | not reliable "
-        "| error | method | misses |",
+        "", "Coverage of live players (worst player; whole rows) in %; reported over observed error, median and "
+        "lowest; values with error 0 that are wrong in %; runs that certified something, and something wrong, in %; "
+        "values marked as not reliable in %; root mean square error over the size of the values.", "",
+        "| game | half | settings | evaluations | coverage | ratio | lowest | error 0 | certified, wrong | not "
+        "reliable | error | method | misses |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     lines += [line(cell, found) for cell, found in judged]

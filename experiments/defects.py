@@ -44,10 +44,9 @@ from controlshap_paper.cells import (
 )
 from controlshap_paper.data import data_folder
 from controlshap_paper.published import explained_rows, published
-from controlshap_paper.runs import prepared
+from controlshap_paper.runs import prepare, read_truth, truth_name
 from controlshap_paper.statistics import summarise
 from controlshap_paper.tables import read_lines
-from controlshap_paper.truth import read_truth, truth_name
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SEED = 7
@@ -85,7 +84,7 @@ class PublishedKernel:
 
 def measure(cell: Cell, size: Size, folder: Path | None) -> dict[str, Any]:
     """Reductions with the defects."""
-    sets, model = prepared(cell.data, cell.model, folder)
+    sets, model = prepare(cell.data, cell.model, folder)
     rows, background, differences = rows_of(cell, sets), background_of(cell, sets), None
     if cell.model == "forest":
         rows, background, model = sets.X_test, sets.X_train, _of_standardised(model, sets)

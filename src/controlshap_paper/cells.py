@@ -49,10 +49,9 @@ class Cell:
         return method == "paper" or (method == "shared_noise" and not shares)
 
     def methods(self) -> tuple[str, ...]:
-        """Those that are run."""
-        kernel = self.estimator == "kernelshap"
-        found = [m for m in TABLE_METHODS if m == "paper" or not self.same_as_paper(m)]
-        return (*found, *(METHODS[3:] if kernel else ()))
+        """The methods that are run for it."""
+        of_table = [m for m in TABLE_METHODS if m == "paper" or not self.same_as_paper(m)]
+        return (*of_table, *(METHODS[3:] if self.estimator == "kernelshap" else ()))
 
 
 @dataclass(frozen=True)
@@ -71,9 +70,9 @@ class Size:
 
 
 def all_cells() -> list[Cell]:
-    """The sixty of the table, those that take longest last."""
-    found = [Cell(*parts) for parts in product(data.NAMES, models.NAMES, ESTIMATORS, FEATURES)]
-    return sorted(found, key=lambda cell: models.NAMES.index(cell.model))
+    """The sixty cells of the table, those that take longest last."""
+    cells = [Cell(*parts) for parts in product(data.NAMES, models.NAMES, ESTIMATORS, FEATURES)]
+    return sorted(cells, key=lambda cell: models.NAMES.index(cell.model))
 
 
 def n_groups(n_coalitions: int, n_players: int) -> int:
@@ -131,6 +130,14 @@ def rows_of(cell: Cell, sets: PaperData) -> Any:
     return sets.encoded[sets.test] if cell.model == "forest" else sets.X_test
 
 
+def derivative_cost(cell: Cell, explainer: cs.Explainer, sets: PaperData) -> int:
+    """Evaluations that the derivatives of a Taylor control take: a forest's are differences, others are known."""
+    if cell.model != "forest":
+        return 0
+    second = cell.features == "independent"
+    return cs.FiniteDifferences(cross=True).cost(background_of(cell, sets), explainer.players, 1, second=second)
+
+
 def budget_of(cell: Cell, explainer: cs.Explainer, sets: PaperData, n_coalitions: int, *, spent: bool = False) -> int:
     """Evaluations that buy `n_coalitions` for every player (Shapley sampling) or in all (KernelSHAP).
 
@@ -139,12 +146,8 @@ def budget_of(cell: Cell, explainer: cs.Explainer, sets: PaperData, n_coalitions
     """
     p = len(sets.groups)
     units = n_coalitions // 2
-    n_derivatives = 0
-    if cell.model == "forest":
-        differences, second = cs.FiniteDifferences(cross=True), cell.features == "independent"
-        n_derivatives = differences.cost(background_of(cell, sets), explainer.players, 1, second=second)
     of_units = units * (4 * p if cell.estimator == "shapley_sampling" else 2 * KERNEL_DRAWS)
-    budget = fixed = 1 + n_derivatives + of_units
+    budget = fixed = 1 + derivative_cost(cell, explainer, sets) + of_units
     if spent and cell.estimator == "shapley_sampling":
         return fixed - units * (4 if cell.features == "independent" else 2)
     if cell.features == "correlated":

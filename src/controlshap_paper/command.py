@@ -1,4 +1,4 @@
-"""What `controlshap reproduce` does: run what is missing with a progress bar, then write tables and figures."""
+"""`controlshap reproduce`: run what is missing with a progress bar, then write tables and figures."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from controlshap._errors import InvalidArgumentError
+from controlshap import InvalidArgumentError
 from controlshap._progress import make_bar
 from controlshap_paper.cells import Size
 from controlshap_paper.data import NAMES, data_folder
 from controlshap_paper.download import fetch
-from controlshap_paper.driver import Outcome, all_tasks, run_tasks
+from controlshap_paper.driver import TaskResult, all_tasks, run_tasks
 from controlshap_paper.figures import check_plots, draw_all
 from controlshap_paper.runs import SCHEMA, is_done
 from controlshap_paper.tables import write_tables
@@ -30,7 +30,7 @@ def reproduce(
     only: str = "",
     report: bool = False,
 ) -> bool:
-    """Run, write, and say whether everything that was asked for is there."""
+    """Run what is missing, write tables and figures, and return whether every task succeeded."""
     size = Size.quick() if quick else Size()
     folder = fetch(out / "data") if download else data_folder(data)
     tasks = all_tasks(only)
@@ -39,24 +39,24 @@ def reproduce(
         raise InvalidArgumentError(f"`only` must match the name of a task; {only!r} matches none.")
     raw = out / "raw"
     _claim(out, size, seed, folder, runs=not report)
-    failed: list[Outcome] = []
+    failed: list[TaskResult] = []
     if not report:
         missing = [task for task in tasks if not is_done(raw, task.name, size, seed)]
-        _say(f"{len(tasks) - len(missing)} of {len(tasks)} results are there; {len(missing)} to run.")
+        _print(f"{len(tasks) - len(missing)} of {len(tasks)} results are there; {len(missing)} to run.")
         with _bar(sum(task.cost(size) for task in missing), len(missing)) as bar:
 
-            def told(outcome: Outcome) -> None:
-                bar.update(outcome.task.cost(size))
-                bar.set_postfix_str(outcome.task.name, refresh=True)
-                if outcome.error:
-                    bar.write(f"{outcome.task.name} failed: {outcome.error}", file=sys.stderr)
+            def advance(result: TaskResult) -> None:
+                bar.update(result.task.cost(size))
+                bar.set_postfix_str(result.task.name, refresh=True)
+                if result.error:
+                    bar.write(f"{result.task.name} failed: {result.error}", file=sys.stderr)
 
-            failed = run_tasks(missing, size, folder, seed, raw, jobs, told)
+            failed = run_tasks(missing, size, folder, seed, raw, jobs, advance)
     lines = write_tables(raw, out, size, seed)
-    drawn = draw_all(raw, out / "figures", size, seed, lines)
-    _say(f"Tables in {out}, {drawn} figures drawn in {out / 'figures'}.")
-    for outcome in failed:
-        _say(f"failed: {outcome.task.name}: {outcome.error}")
+    n_drawn = draw_all(raw, out / "figures", size, seed, lines)
+    _print(f"Tables in {out}, {n_drawn} figures drawn in {out / 'figures'}.")
+    for result in failed:
+        _print(f"failed: {result.task.name}: {result.error}")
     return not failed
 
 
@@ -66,12 +66,12 @@ def _claim(out: Path, size: Size, seed: int, folder: Path | None, *, runs: bool)
     settings = {"size": asdict(size), "seed": seed, "published_networks": weights, "schema": SCHEMA}
     file = out / "settings.json"
     if file.is_file():
-        found = json.loads(file.read_text())
+        stored = json.loads(file.read_text())
         if not runs:
-            settings["published_networks"] = found.get("published_networks")  # which a report does not need
-        if found != settings:
-            differing = ", ".join(f"{key} {found.get(key)} there, {settings[key]} now" for key in settings
-                                  if found.get(key) != settings[key])  # fmt: skip
+            settings["published_networks"] = stored.get("published_networks")  # which a report does not need
+        if stored != settings:
+            differing = ", ".join(f"{key} {stored.get(key)} there, {settings[key]} now" for key in settings
+                                  if stored.get(key) != settings[key])  # fmt: skip
             raise InvalidArgumentError(
                 f"`out`: {out} holds results of other settings ({differing}). Use another folder."
             )
@@ -80,7 +80,7 @@ def _claim(out: Path, size: Size, seed: int, folder: Path | None, *, runs: bool)
     file.write_text(json.dumps(settings, indent=1) + "\n")
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from controlshap._errors import InvalidArgumentError
+from controlshap import InvalidArgumentError
 from controlshap._optional import require
-from controlshap._types import FloatArray, IntArray
+
+FloatArray = NDArray[np.floating[Any]]
+IntArray = NDArray[np.integer[Any]]
 
 NAMES = ("simulated", "bank", "brca", "census", "credit")
 #: Scaled to [0, 1] over all rows before the split, as the paper's experiments did.
@@ -57,25 +60,25 @@ class PaperData:
 
     @property
     def X_train(self) -> FloatArray:  # noqa: N802 - as everyone calls it
-        """Standardised."""
-        return self._standardised(self.train)
+        """Standardised training rows."""
+        return self._standardise(self.train)
 
     @property
     def X_test(self) -> FloatArray:  # noqa: N802
-        """Standardised."""
-        return self._standardised(self.test)
+        """Standardised test rows."""
+        return self._standardise(self.test)
 
     @property
     def y_train(self) -> IntArray:
-        """0 or 1."""
+        """Labels of the training rows."""
         return self.target[self.train]
 
     @property
     def y_test(self) -> IntArray:
-        """0 or 1."""
+        """Labels of the test rows."""
         return self.target[self.test]
 
-    def _standardised(self, rows: IntArray) -> FloatArray:
+    def _standardise(self, rows: IntArray) -> FloatArray:
         standardised: FloatArray = (self.encoded[rows] - self.mean) / self.std
         return standardised
 
@@ -87,7 +90,7 @@ class PaperData:
 
 
 def data_folder(given: str | Path | None = None) -> Path | None:
-    """The folder of the data files: as given, by CONTROLSHAP_DATA, or `../shared/data`; None where there is none."""
+    """The folder of the data files: as given, of CONTROLSHAP_DATA, or `../shared/data`; None without any."""
     named = given or os.environ.get("CONTROLSHAP_DATA")
     folder = Path(named) if named else Path("..") / "shared" / "data"
     if any((folder / f"{name}.json").is_file() for name in NAMES):
@@ -100,7 +103,7 @@ def data_folder(given: str | Path | None = None) -> Path | None:
 
 
 def load(name: str, folder: Path | None) -> PaperData:
-    """Read, encode, split."""
+    """Read, encode and split a data set; generate the simulated one."""
     if name not in NAMES:
         raise InvalidArgumentError(f"`name` must be one of {', '.join(NAMES)}; got {name!r}.")
     if name == "simulated":
@@ -123,7 +126,7 @@ def load(name: str, folder: Path | None) -> PaperData:
     target = _target(table, schema, POSITIVE_CODE.get(name))
     with np.load(folder / f"{name}_split_indices.npz") as stored:
         train, test = stored["train"], stored["test"]
-    return _assembled(name, encoded, target, train, test, columns, groups)
+    return _assemble(name, encoded, target, train, test, columns, groups)
 
 
 def simulate() -> PaperData:
@@ -138,10 +141,10 @@ def simulate() -> PaperData:
     columns = tuple(f"x{i}" for i in range(10))
     train, test = np.arange(SIMULATED_TRAIN), np.arange(SIMULATED_TRAIN, SIMULATED_ROWS)
     labels = (rows @ beta > 0).astype(np.int64)
-    return _assembled("simulated", rows, labels, train, test, columns, {column: [column] for column in columns})
+    return _assemble("simulated", rows, labels, train, test, columns, {column: [column] for column in columns})
 
 
-def _assembled(
+def _assemble(
     name: str,
     encoded: FloatArray,
     target: IntArray,
@@ -170,8 +173,8 @@ def _encode(table: Any, column: str, player: str) -> FloatArray:
     """One encoded column: the number itself, yes/no as 1/0, or the indicator of a level."""
     values = table[player]
     if column != player:
-        found: FloatArray = (values.astype(str) == column[len(player) + 1 :]).to_numpy(dtype=float)
-        return found
+        indicator: FloatArray = (values.astype(str) == column[len(player) + 1 :]).to_numpy(dtype=float)
+        return indicator
     if not need_pandas().api.types.is_numeric_dtype(values):
         values = values.map({"yes": 1.0, "no": 0.0})
     numbers: FloatArray = values.to_numpy(dtype=float)
@@ -189,5 +192,5 @@ def _target(table: Any, schema: dict[str, Any], positive: int | None) -> IntArra
 
 
 def need_pandas() -> Any:
-    """The module, or an error that says how to get it."""
+    """The pandas module, or an error that says how to install it."""
     return require("pandas", extra="reproduce", feature="Reading the paper's data")

@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._errors import ControlShapError
-from controlshap._types import IntArray
-from controlshap_paper.data import need_pandas
+from controlshap import ControlShapError
+from controlshap_paper.data import IntArray, need_pandas
 
 _UCI = "https://archive.ics.uci.edu/static/public"
 _BANK = ("Age", "Job", "Marital", "Education", "Default", "Balance", "Housing", "Loan", "Contact", "Day", "Month",
@@ -36,11 +35,11 @@ _CREDIT = (
 
 
 class DownloadError(ControlShapError):
-    """A data set could not be fetched, or is not what it was."""
+    """A data set could not be fetched, or has changed since the paper."""
 
 
 @dataclass(frozen=True)
-class Source:
+class PublicSet:
     """Where a set is, what is in it, and how the published rows were split.
 
     Attributes
@@ -61,17 +60,17 @@ class Source:
     n_features: int | None = None
 
 
-def fetch(folder: Path, opened: Callable[[str], bytes] | None = None) -> Path:
-    """Fetch what is not there yet; the folder, for `data.load`."""
+def fetch(folder: Path, download: Callable[[str], bytes] | None = None) -> Path:
+    """Fetch the data sets that the folder lacks, and return it for `data.load`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, source in SOURCES.items():
         if not (folder / f"{name}.json").is_file():
-            lay_out(name, source, (opened or _open)(source.url), folder)
+            lay_out(name, source, (download or open_url)(source.url), folder)
     return folder
 
 
-def lay_out(name: str, source: Source, content: bytes, folder: Path) -> None:
-    """Table, description and split of one set."""
+def lay_out(name: str, source: PublicSet, content: bytes, folder: Path) -> None:
+    """Write table, description and split of one set."""
     pandas = need_pandas()
     try:
         for member in source.members:
@@ -86,7 +85,7 @@ def lay_out(name: str, source: Source, content: bytes, folder: Path) -> None:
     table = table[[*features, source.target]]
     plain = [column for column in features if column not in source.categorical]
     levels = {c: sorted(table[c].unique().tolist()) for c in features if c in source.categorical}
-    groups = {c: [c] for c in plain} | {c: [f"{c}_{level}" for level in found] for c, found in levels.items()}
+    groups = {c: [c] for c in plain} | {c: [f"{c}_{level}" for level in of_column] for c, of_column in levels.items()}
     train, test = source.split(len(table))
     np.savez(folder / f"{name}_split_indices.npz", train=train, test=test)
     table.to_csv(folder / f"{name}.csv", index=False)
@@ -102,7 +101,8 @@ def lay_out(name: str, source: Source, content: bytes, folder: Path) -> None:
     (folder / f"{name}.json").write_text(json.dumps(schema, indent=1) + "\n")  # last: it says that the set is there
 
 
-def _open(url: str) -> bytes:
+def open_url(url: str) -> bytes:
+    """The content at an address."""
     try:
         with urllib.request.urlopen(url, timeout=60) as answer:
             content: bytes = answer.read()
@@ -158,16 +158,53 @@ def _chosen(n_train: int) -> Callable[[int], tuple[IntArray, IntArray]]:
 
 _REGRESSION = "https://raw.githubusercontent.com/iancovert/shapley-regression/a018692eb2f2c71a6a39eb053e73a19e71f5bed6"
 SOURCES = {
-    "bank": Source(f"{_UCI}/222/bank+marketing.zip", ("bank.zip", "bank-full.csv"), _bank, "Success",
-                   ("Job", "Marital", "Education", "Contact", "Month", "Prev_Outcome"), 45_211,
-                   _shuffled(4521, 123, twice=True)),
-    "census": Source(f"{_UCI}/2/adult.zip", ("adult.data",), _census, "Income>50K",
-                     ("Workclass", "Marital Status", "Occupation", "Relationship", "Race", "Sex", "Country"), 32_561,
-                     _chosen(24_421)),
-    "credit": Source(f"{_UCI}/573/south+german+credit+update.zip", ("SouthGermanCredit.asc",), _credit, "Good Customer",
-                     ("Checking Status", "Credit History", "Purpose", "Savings Account/Bonds", "Employment Since",
-                      "Personal Status", "Debtors/Guarantors", "Property Type", "Other Installment Plans",
-                      "Housing Ownership", "Job"), 1000, _chosen(800)),
-    "brca": Source(f"{_REGRESSION}/data/brca_small.csv", (), _brca, "BRCA_Subtype_PAM50", (), 572,
-                   _shuffled(100, 0, twice=False), n_features=20),
-}  # fmt: skip
+    "bank": PublicSet(
+        url=f"{_UCI}/222/bank+marketing.zip",
+        members=("bank.zip", "bank-full.csv"),
+        read=_bank,
+        target="Success",
+        categorical=("Job", "Marital", "Education", "Contact", "Month", "Prev_Outcome"),
+        n_rows=45_211,
+        split=_shuffled(4521, 123, twice=True),
+    ),
+    "census": PublicSet(
+        url=f"{_UCI}/2/adult.zip",
+        members=("adult.data",),
+        read=_census,
+        target="Income>50K",
+        categorical=("Workclass", "Marital Status", "Occupation", "Relationship", "Race", "Sex", "Country"),
+        n_rows=32_561,
+        split=_chosen(24_421),
+    ),
+    "credit": PublicSet(
+        url=f"{_UCI}/573/south+german+credit+update.zip",
+        members=("SouthGermanCredit.asc",),
+        read=_credit,
+        target="Good Customer",
+        categorical=(
+            "Checking Status",
+            "Credit History",
+            "Purpose",
+            "Savings Account/Bonds",
+            "Employment Since",
+            "Personal Status",
+            "Debtors/Guarantors",
+            "Property Type",
+            "Other Installment Plans",
+            "Housing Ownership",
+            "Job",
+        ),
+        n_rows=1000,
+        split=_chosen(800),
+    ),
+    "brca": PublicSet(
+        url=f"{_REGRESSION}/data/brca_small.csv",
+        members=(),
+        read=_brca,
+        target="BRCA_Subtype_PAM50",
+        categorical=(),
+        n_rows=572,
+        split=_shuffled(100, 0, twice=False),
+        n_features=20,
+    ),
+}

@@ -1,11 +1,13 @@
 """The paper's figures from what was run, as PNG and SVG; a figure whose runs are missing is left out.
 
-A figure that is there stays where some of the estimates that it shows are there no longer: the table tells.
+A figure is not drawn over one of an earlier run that shows more: `details.csv` tells which estimates there were.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +15,25 @@ import numpy as np
 
 from controlshap import metrics
 from controlshap._optional import require
-from controlshap._types import FloatArray
 from controlshap_paper.cells import ESTIMATORS, FEATURES, Cell, Size
 from controlshap_paper.data import NAMES as DATA
+from controlshap_paper.data import FloatArray
 from controlshap_paper.models import NAMES as MODELS
-from controlshap_paper.panels import COLORS, Panel
-from controlshap_paper.runs import Estimates, is_done, read
-from controlshap_paper.studies import SAMPLES_PLAYER
+from controlshap_paper.runs import (
+    SAMPLES_PLAYER,
+    CellEstimates,
+    is_done,
+    read_estimates,
+    read_players,
+    read_truth,
+    truth_name,
+)
 from controlshap_paper.tables import Line
-from controlshap_paper.truth import read_players, read_truth, truth_name
 
+COLORS = {"without control": "#c8782a", "Taylor control": "#1f6fb4", "default": "#2e8b57"}
+_SERIES = ("#1f6fb4", "#7fb2dc", "#c8782a", "#e8bd8f")
+#: Lowest reduction that is drawn; what is below is marked at the edge.
+FLOOR = -0.5
 TITLES = {"logistic": "logistic regression", "network": "neural network", "forest": "random forest"}
 TITLES_OF_DATA = {name: "BRCA" if name == "brca" else name.capitalize() for name in DATA}
 SETTINGS = [(estimator, features) for features in FEATURES for estimator in ESTIMATORS]
@@ -30,22 +41,30 @@ SETTING_NAMES = {(e, f): f"{'Shapley sampling' if e == 'shapley_sampling' else '
 
 
 class Results:
-    """What is on disk; None where it is missing, and `lost` where the table says that it was there."""
+    """Saved results, None where they are missing; `lost` says that the table had one of these."""
 
     def __init__(self, raw: Path, size: Size, seed: int, lines: list[Line]) -> None:
         self.raw, self.size, self.seed, self.lost = raw, size, seed, False
         self._lines = {(line.cell, line.method) for line in lines}
 
-    def runs(self, cell: Cell, method: str) -> Estimates | None:
-        """Estimates of a cell."""
+    def runs(self, cell: Cell, method: str) -> CellEstimates | None:
+        """Estimates of a cell by a method."""
         name = f"{cell.name}-{method}"
         if is_done(self.raw, name, self.size, self.seed):
-            return read(self.raw, name)
+            return read_estimates(self.raw, name)
         self.lost |= (cell, method) in self._lines
         return None
 
+    def by_method(self, cell: Cell) -> dict[str, FloatArray]:
+        """Estimates without control, with the paper's, and by default; none where the paper's are missing."""
+        paper, default = self.runs(cell, "paper"), self.runs(cell, "default")
+        if paper is None:
+            return {}
+        values = {"without control": paper.uncontrolled, "Taylor control": paper.controlled}
+        return values | ({"default": default.controlled} if default is not None else {})
+
     def truth(self, cell: Cell) -> FloatArray | None:
-        """True values."""
+        """True values of a cell."""
         done = is_done(self.raw, truth_name(cell), self.size, self.seed)
         return read_truth(cell, self.raw)[0] if done else None
 
@@ -57,13 +76,49 @@ class Results:
             return dict(stored)
 
 
+@dataclass
+class Panel:
+    """Several series of reductions over the players of one data set."""
+
+    title: str
+    players: list[str]
+    series: dict[str, FloatArray] = field(default_factory=dict)
+    importance: FloatArray | None = None
+
+    def add(self, name: str, plain: FloatArray, controlled: FloatArray, truth: FloatArray) -> None:
+        """Add the quartiles over rows of a method's reductions."""
+        reductions = metrics.variance_reduction(plain, controlled)
+        self.series[name] = np.quantile(reductions, [0.25, 0.5, 0.75], axis=0)
+        if self.importance is None:
+            self.importance = np.abs(truth).sum(axis=0)
+
+    def draw(self, axes: Any) -> None:
+        """Draw all series, the most important players first."""
+        if self.importance is None:
+            return
+        order = np.argsort(-self.importance)
+        place = np.arange(len(order))
+        for number, ((name, quartiles), color) in enumerate(zip(self.series.items(), _SERIES, strict=False)):
+            low, middle, high = np.maximum(quartiles[:, order], FLOOR)
+            at = place + 0.15 * (number - (len(self.series) - 1) / 2)
+            axes.errorbar(at, middle, yerr=[middle - low, high - middle], fmt="o", ms=4, color=color, label=name,
+                          elinewidth=1)  # fmt: skip
+            below = quartiles[1, order] < FLOOR
+            axes.plot(at[below], np.full(below.sum(), FLOOR), "v", color=color, ms=6)
+        axes.set_xticks(place, [self.players[j] for j in order], rotation=35, ha="right", fontsize=8)
+        axes.axhline(0, color="0.6", lw=0.8)
+        axes.set_ylim(min(-0.05, axes.get_ylim()[0]), 1.02)
+        axes.set_ylabel("variance reduction", fontsize=9)
+        axes.set_title(self.title, fontsize=10)
+
+
 def check_plots() -> None:
-    """Refuse before hours of work, not after."""
+    """Refuse a missing matplotlib before hours of work, not after."""
     require("matplotlib", extra="reproduce", feature="Drawing the figures")
 
 
 def draw_all(raw: Path, folder: Path, size: Size, seed: int, lines: list[Line]) -> int:
-    """How many figures were drawn; `lines` are those of the table."""
+    """Draw every figure whose results are there, and return how many; `lines` are those of the table."""
     check_plots()
     import matplotlib
 
@@ -71,11 +126,10 @@ def draw_all(raw: Path, folder: Path, size: Size, seed: int, lines: list[Line]) 
     import matplotlib.pyplot as plt
 
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = 0
     makers: dict[str, Callable[[Results, Any], Any]] = {
         "variance_by_samples": by_samples,
-        "variance_reductions_credit_logistic": lambda r, p: reductions(r, p, [("credit", "logistic")]),
-        "variance_reductions_simulated_forest": lambda r, p: reductions(r, p, [("simulated", "forest")]),
+        "variance_reductions_credit_logistic": partial(reductions, sets=[("credit", "logistic")]),
+        "variance_reductions_simulated_forest": partial(reductions, sets=[("simulated", "forest")]),
         "rank_changes_credit_network": credit_ranks,
         "efficiency_gap": gaps,
         "anticipated_and_observed": anticipated,
@@ -84,39 +138,36 @@ def draw_all(raw: Path, folder: Path, size: Size, seed: int, lines: list[Line]) 
         "mean_squared_error": errors,
     }
     for model in MODELS:
-        makers[f"variance_reductions_{model}"] = lambda r, p, m=model: reductions(r, p, [(d, m) for d in DATA])  # type: ignore[misc]
-        makers[f"rank_changes_{model}"] = lambda r, p, m=model: rank_changes(r, p, m)  # type: ignore[misc]
+        makers[f"variance_reductions_{model}"] = partial(reductions, sets=[(data, model) for data in DATA])
+        makers[f"rank_changes_{model}"] = partial(rank_changes, model=model)
+    n_drawn = 0
     for name, make in makers.items():
         results = Results(raw, size, seed, lines)
         figure = make(results, plt)
-        if figure is None:
-            continue
-        if results.lost and (folder / f"{name}.png").is_file():
-            plt.close(figure)  # the one that is there shows more
-            continue
-        for kind in ("png", "svg"):
-            # the date would make every drawing a change
-            figure.savefig(folder / f"{name}.{kind}", dpi=110, metadata={"Date": None} if kind == "svg" else None)
-        plt.close(figure)
-        drawn += 1
-    return drawn
+        if figure is not None and not (results.lost and (folder / f"{name}.png").is_file()):
+            figure.savefig(folder / f"{name}.png", dpi=110)
+            figure.savefig(folder / f"{name}.svg", metadata={"Date": None})  # a date would make every drawing a change
+            n_drawn += 1
+        plt.close("all")
+    return n_drawn
 
 
 def by_samples(results: Results, plt: Any) -> Any:
     """Variance of one player's value by the number of permutations, reported (quartiles of runs) and observed."""
-    found = results.study("study-samples")
-    if found is None:
+    study = results.study("study-samples")
+    if study is None:
         return None
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    for which, (name, color) in enumerate((("without control", COLORS["plain"]), ("Taylor control", COLORS["paper"]))):
-        low, middle, high = np.quantile(found["variances"][:, :, which], [0.25, 0.5, 0.75], axis=1)
-        axes.plot(found["numbers"], middle, color=color, label=f"{name}, reported (quartiles of runs)")
-        axes.fill_between(found["numbers"], low, high, color=color, alpha=0.25, lw=0)
-        observed = found["values"][:, :, which].var(axis=1, ddof=1)
-        axes.plot(found["numbers"], observed, "o--", color=color, mfc="none", label=f"{name}, observed over runs")
+    for which, name in enumerate(("without control", "Taylor control")):
+        color = COLORS[name]
+        low, middle, high = np.quantile(study["variances"][:, :, which], [0.25, 0.5, 0.75], axis=1)
+        axes.plot(study["numbers"], middle, color=color, label=f"{name}, reported (quartiles of runs)")
+        axes.fill_between(study["numbers"], low, high, color=color, alpha=0.25, lw=0)
+        observed = study["values"][:, :, which].var(axis=1, ddof=1)
+        axes.plot(study["numbers"], observed, "o--", color=color, mfc="none", label=f"{name}, observed over runs")
     axes.set(xscale="log", yscale="log", xlabel="permutations", ylabel="variance of the Shapley value")
     axes.set_title(f"Bank, logistic regression, Shapley sampling, independent: {SAMPLES_PLAYER}", fontsize=10)
-    axes.set_xticks(found["numbers"], [str(int(n)) for n in found["numbers"]])
+    axes.set_xticks(study["numbers"], [str(int(n)) for n in study["numbers"]])
     axes.minorticks_off()
     axes.legend(fontsize=8)
     return figure
@@ -127,15 +178,20 @@ def reductions(results: Results, plt: Any, sets: list[tuple[str, str]]) -> Any:
     panels = []
     for data, model in sets:
         panel = None
-        for estimator, features in SETTINGS:
-            cell = Cell(data, model, estimator, features)
+        for setting in SETTINGS:
+            cell = Cell(data, model, *setting)
             runs, truth = results.runs(cell, "paper"), results.truth(cell)
             if runs is not None and truth is not None:
                 title = f"{TITLES_OF_DATA[data]}, {TITLES[model]}: Taylor control against none"
                 panel = panel or Panel(title, read_players(cell, results.raw))
-                panel.add(SETTING_NAMES[estimator, features], runs.uncontrolled, runs.controlled, truth)
+                panel.add(SETTING_NAMES[setting], runs.uncontrolled, runs.controlled, truth)
         if panel is not None:
             panels.append(panel)
+    return _draw_panels(panels, plt)
+
+
+def _draw_panels(panels: list[Panel], plt: Any) -> Any:
+    """Panels below one another with one legend; None without any."""
     if not panels:
         return None
     figure, axes = plt.subplots(len(panels), 1, figsize=(10, 3.6 * len(panels)), layout="constrained", squeeze=False)
@@ -147,37 +203,30 @@ def reductions(results: Results, plt: Any, sets: list[tuple[str, str]]) -> Any:
 
 def rank_changes(results: Results, plt: Any, model: str) -> Any:
     """Rank changes of correlated KernelSHAP without control, with the paper's, and by default."""
-    found = {}
+    changes = {}
     for data in DATA:
-        cell = Cell(data, model, "kernelshap", "correlated")
-        runs, default = results.runs(cell, "paper"), results.runs(cell, "default")
-        if runs is not None:
-            values = [("without control", runs.uncontrolled), ("Taylor control", runs.controlled)]
-            values += [("default", default.controlled)] if default is not None else []
-            found[data] = {name: metrics.rank_changes(one) for name, one in values}
-    if not found:
+        values = results.by_method(Cell(data, model, "kernelshap", "correlated"))
+        if values:
+            changes[data] = {name: metrics.rank_changes(estimates) for name, estimates in values.items()}
+    if not changes:
         return None
     figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
-    _boxes(axes, found)
+    _draw_boxes(axes, changes)
     axes.set(ylabel="rank changes (the paper's statistic)", title=f"KernelSHAP, correlated: {TITLES[model]}")
     return figure
 
 
 def credit_ranks(results: Results, plt: Any) -> Any:
     """The paper's figure: the credit network, row by row."""
-    cell = Cell("credit", "network", "kernelshap", "correlated")
-    runs, default = results.runs(cell, "paper"), results.runs(cell, "default")
-    if runs is None:
+    values = results.by_method(Cell("credit", "network", "kernelshap", "correlated"))
+    if not values:
         return None
     figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
-    plain = metrics.rank_changes(runs.uncontrolled)
-    order = np.argsort(plain)
-    shown = [("without control", plain, "plain"), ("Taylor control", metrics.rank_changes(runs.controlled), "paper")]
-    if default is not None:
-        shown.append(("default", metrics.rank_changes(default.controlled), "default"))
-    for name, changes, color in shown:
-        label = f"{name}: mean {changes.mean():.1f}"
-        axes.plot(np.arange(len(order)), changes[order], "o", color=COLORS[color], label=label, ms=5)
+    changes = {name: metrics.rank_changes(estimates) for name, estimates in values.items()}
+    order = np.argsort(changes["without control"])
+    for name, of_rows in changes.items():
+        label = f"{name}: mean {of_rows.mean():.1f}"
+        axes.plot(np.arange(len(order)), of_rows[order], "o", color=COLORS[name], label=label, ms=5)
     axes.set(xlabel="explained rows, by changes without control", ylabel="rank changes (the paper's statistic)")
     axes.set_title("Credit, neural network, KernelSHAP, correlated", fontsize=10)
     axes.set_ylim(bottom=0)
@@ -187,15 +236,15 @@ def credit_ranks(results: Results, plt: Any) -> Any:
 
 def gaps(results: Results, plt: Any) -> Any:
     """How far estimates are from summing to f(x) - v(0)."""
-    found = results.study("study-gap")
-    if found is None:
+    study = results.study("study-gap")
+    if study is None:
         return None
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     by_model = {
-        TITLES[m]: {"without control": one[:, 0], "Taylor control": one[:, 1]}
-        for m, one in zip(MODELS, found["gaps"], strict=True)
+        TITLES[model]: {"without control": gap[:, 0], "Taylor control": gap[:, 1]}
+        for model, gap in zip(MODELS, study["gaps"], strict=True)
     }
-    _boxes(axes, by_model)
+    _draw_boxes(axes, by_model)
     axes.set(ylabel="|sum of values - (f(x) - v(0))| / |f(x) - v(0)|", title="Credit, Shapley sampling, independent")
     return figure
 
@@ -210,7 +259,10 @@ def anticipated(results: Results, plt: Any) -> Any:
     figure, axes = plt.subplots(2, 3, figsize=(11, 7), layout="constrained", sharex=True, sharey=True)
     for row, (data, model) in zip(axes, sets, strict=True):
         for axis, (estimator, method, title) in zip(row, columns, strict=True):
-            for features, color in (("independent", COLORS["paper"]), ("correlated", COLORS["plain"])):
+            for features, color in (
+                ("independent", COLORS["Taylor control"]),
+                ("correlated", COLORS["without control"]),
+            ):
                 runs = results.runs(Cell(data, model, estimator, features), method)
                 if runs is None:
                     continue
@@ -230,7 +282,7 @@ def anticipated(results: Results, plt: Any) -> Any:
 
 def covariances(results: Results, plt: Any) -> Any:
     """Reductions with coefficients from least squares and from the bootstrap."""
-    shown = []
+    panels = []
     for data in DATA:
         cell = Cell(data, "logistic", "kernelshap", "independent")
         least, boot, truth = results.runs(cell, "paper"), results.runs(cell, "bootstrap"), results.truth(cell)
@@ -239,14 +291,8 @@ def covariances(results: Results, plt: Any) -> Any:
             panel = Panel(title, read_players(cell, results.raw))
             panel.add("least squares", least.uncontrolled, least.controlled, truth)
             panel.add("bootstrap", boot.uncontrolled, boot.controlled, truth)
-            shown.append(panel)
-    if not shown:
-        return None
-    figure, axes = plt.subplots(len(shown), 1, figsize=(10, 3.4 * len(shown)), layout="constrained", squeeze=False)
-    for panel, axis in zip(shown, axes[:, 0], strict=True):
-        panel.draw(axis)
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), fontsize=9, ncols=4, loc="outside upper center")
-    return figure
+            panels.append(panel)
+    return _draw_panels(panels, plt)
 
 
 def grouped(results: Results, plt: Any) -> Any:
@@ -257,9 +303,9 @@ def grouped(results: Results, plt: Any) -> Any:
         return None
     player = int(np.argmax(np.abs(truth[0])))
     figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
-    for values, name, color in ((least, "least squares", "paper"), (other, "groups of coalitions", "plain")):
-        found = values.anticipated[:, 0, player]  # NaN where a group did not determine the values
-        axes.plot(np.arange(1, len(found) + 1), found, "o-", ms=4, lw=0.6, color=COLORS[color], label=name)
+    for runs, name, color in ((least, "least squares", _SERIES[0]), (other, "groups of coalitions", _SERIES[2])):
+        reported = runs.anticipated[:, 0, player]  # NaN where a group did not determine the values
+        axes.plot(np.arange(1, len(reported) + 1), reported, "o-", ms=4, lw=0.6, color=color, label=name)
     axes.set(
         xlabel="run", ylabel="squared correlation of model\nand Taylor polynomial, as reported", ylim=(-0.02, 1.02)
     )
@@ -273,42 +319,40 @@ def grouped(results: Results, plt: Any) -> Any:
 def errors(results: Results, plt: Any) -> Any:
     """Root mean squared error against the true values: no control, the paper's, default."""
     figure, axes = plt.subplots(1, len(MODELS), figsize=(13, 6.5), layout="constrained", sharex=True, sharey=True)
-    names = [f"{TITLES_OF_DATA[data]}, {SETTING_NAMES[setting]}" for data in DATA for setting in SETTINGS]
+    places = [(data, setting) for data in DATA for setting in SETTINGS]
     drawn = False
     for axis, model in zip(axes, MODELS, strict=True):
-        for place, (data, (estimator, features)) in enumerate((d, s) for d in DATA for s in SETTINGS):
-            cell = Cell(data, model, estimator, features)
-            runs, default, truth = results.runs(cell, "paper"), results.runs(cell, "default"), results.truth(cell)
-            if runs is None or truth is None:
+        for place, (data, setting) in enumerate(places):
+            cell = Cell(data, model, *setting)
+            truth = results.truth(cell)
+            if truth is None:
                 continue
-            drawn = True
-            found = [(runs.uncontrolled, "plain"), (runs.controlled, "paper")]
-            found += [(default.controlled, "default")] if default is not None else []
-            for values, color in found:
+            for name, values in results.by_method(cell).items():
                 error = float(np.sqrt(np.mean((values - truth) ** 2)))
                 # exact values have no place on a logarithmic axis
-                axis.plot(max(error, 1e-7), place, "<" if error < 1e-7 else "o", color=COLORS[color], ms=5)
+                axis.plot(max(error, 1e-7), place, "<" if error < 1e-7 else "o", color=COLORS[name], ms=5)
+                drawn = True
         axis.set(xscale="log", title=TITLES[model], xlabel="root mean squared error")
         axis.grid(axis="y", lw=0.3)
+    names = [f"{TITLES_OF_DATA[data]}, {SETTING_NAMES[setting]}" for data, setting in places]
     axes[0].set_yticks(range(len(names)), names, fontsize=8)
     axes[0].invert_yaxis()
-    shown = (("plain", "without control"), ("paper", "Taylor control"), ("default", "default (arrow: exact)"))
-    marks = [plt.Line2D([], [], marker="o", ls="", color=COLORS[key], label=label) for key, label in shown]
+    labels = {name: "default (arrow: exact)" if name == "default" else name for name in COLORS}
+    marks = [plt.Line2D([], [], marker="o", ls="", color=COLORS[name], label=labels[name]) for name in COLORS]
     axes[-1].legend(handles=marks, fontsize=8)
     return figure if drawn else None
 
 
-def _boxes(axes: Any, found: dict[str, dict[str, FloatArray]]) -> None:
+def _draw_boxes(axes: Any, groups: dict[str, dict[str, FloatArray]]) -> None:
     """Groups of boxes, one colour for each method."""
-    colors = {"without control": COLORS["plain"], "Taylor control": COLORS["paper"], "default": COLORS["default"]}
-    for place, of_group in enumerate(found.values()):
+    for place, of_group in enumerate(groups.values()):
         for number, (name, values) in enumerate(of_group.items()):
             at = place + (number - (len(of_group) - 1) / 2) * 0.25
             box = axes.boxplot(values, positions=[at], widths=0.2, patch_artist=True, manage_ticks=False, sym=".")
-            box["boxes"][0].set_facecolor(colors[name])
+            box["boxes"][0].set_facecolor(COLORS[name])
             box["medians"][0].set_color("black")
             if place == 0:
-                axes.plot([], [], "s", color=colors[name], label=name)
-    axes.set_xticks(range(len(found)), [TITLES_OF_DATA.get(name, name) for name in found])
+                axes.plot([], [], "s", color=COLORS[name], label=name)
+    axes.set_xticks(range(len(groups)), [TITLES_OF_DATA.get(name, name) for name in groups])
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=8)

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError
+from controlshap import InvalidArgumentError
 from controlshap._optional import require
-from controlshap._types import FloatArray
-from controlshap_paper.data import PaperData
+from controlshap_paper.data import FloatArray, PaperData
 
 NAMES = ("logistic", "network", "forest")
 #: Seed of the forests, and of networks that are fitted here.

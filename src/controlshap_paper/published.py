@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError
-from controlshap._types import IntArray
+from controlshap import InvalidArgumentError
 from controlshap_paper.cells import Cell
-from controlshap_paper.data import PaperData
+from controlshap_paper.data import IntArray, PaperData
 
 #: Our names to those of the published files.
 _DATA = {"simulated": "logistic"}
@@ -29,7 +28,7 @@ ROWS_SEED = 1
 
 @dataclass(frozen=True)
 class Published:
-    """Reductions in percent."""
+    """Published reductions of variance and of rank changes, in percent."""
 
     variance: float
     rank: float
@@ -40,16 +39,16 @@ def _read(name: str) -> dict[str, Any]:
     # in an installed wheel beside this file, in a checkout where the experiments are
     for folder in (here.parent / "published_results", here.parents[2] / "experiments" / "published"):
         if (folder / name).is_file():
-            found: dict[str, Any] = json.loads((folder / name).read_text())
-            return found
+            content: dict[str, Any] = json.loads((folder / name).read_text())
+            return content
     raise InvalidArgumentError(f"The published results {name} are missing from this installation; install it again.")
 
 
 def published(cell: Cell) -> Published:
-    """What the paper's Table 1 says, before rounding."""
+    """The cell of the paper's Table 1, before rounding."""
     key = f"{_DATA.get(cell.data, cell.data)}/{_MODEL[cell.model]}/{_SETTING[cell.estimator, cell.features]}"
-    found = _read("table1.json")[key]
-    return Published(found["variance_reduction_pct"], found["rank_change_reduction_pct"])
+    reductions = _read("table1.json")[key]
+    return Published(reductions["variance_reduction_pct"], reductions["rank_change_reduction_pct"])
 
 
 def explained_rows(data: PaperData, model: str, n_rows: int) -> IntArray:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controlshap import metrics
-from controlshap._types import FloatArray, IntArray
+from controlshap_paper.data import FloatArray, IntArray
 
 TOP = 5
 #: Resamples of the runs behind the Monte Carlo error of a reduction.
@@ -24,7 +24,7 @@ RESAMPLES = 100
 
 
 @dataclass(frozen=True)
-class Summary:
+class LineStatistics:
     """One line of the table; reductions in percent, with their Monte Carlo errors."""
 
     variance_reduction: float
@@ -43,13 +43,13 @@ def top_players(values: FloatArray, k: int = TOP) -> IntArray:
 
 
 def variance_reduction(plain: FloatArray, other: FloatArray, top: IntArray) -> float:
-    """In percent."""
+    """The paper's reduction of variance over the `top` players, in percent."""
     by_player = np.median(metrics.variance_reduction(plain[..., top], other[..., top]), axis=0)
     return float(100.0 * np.median(by_player))
 
 
 def rank_reduction(before: FloatArray, after: FloatArray) -> float:
-    """In percent, of changes `(rows,)`; rows without changes before have nothing to reduce and are left out."""
+    """The reduction of rank changes `(rows,)` in percent; rows without changes before are left out."""
     changed = before > 0
     if not changed.any():
         return 0.0
@@ -57,7 +57,7 @@ def rank_reduction(before: FloatArray, after: FloatArray) -> float:
 
 
 def bias_z(estimates: FloatArray, truth: FloatArray, truth_errors: FloatArray) -> float:
-    """Root mean square of z scores; 0 where nothing varies and nothing is off by more than rounding."""
+    """Root mean square z score of the mean over runs; 0 where nothing varies or differs beyond rounding."""
     n = len(estimates)
     gap = estimates.mean(axis=0) - truth
     # z is t-distributed: its mean square is (n - 1) / (n - 3) without bias
@@ -70,7 +70,7 @@ def bias_z(estimates: FloatArray, truth: FloatArray, truth_errors: FloatArray) -
 
 
 def mean_squared_error(estimates: FloatArray, truth: FloatArray, truth_errors: FloatArray) -> float:
-    """Variance, and what the mean over runs is off by beyond its own error and that of the truth."""
+    """Variance plus squared bias, less the part of it that the errors of the mean and of the truth explain."""
     variance = estimates.var(axis=0, ddof=1)
     bias = np.mean((estimates.mean(axis=0) - truth) ** 2 - variance / len(estimates) - truth_errors**2)
     return float(np.mean(variance) + max(bias, 0.0))
@@ -78,8 +78,8 @@ def mean_squared_error(estimates: FloatArray, truth: FloatArray, truth_errors: F
 
 def summarise(
     plain: FloatArray, other: FloatArray, truth: FloatArray, truth_errors: FloatArray, *, same_rows: bool = True
-) -> Summary:
-    """A line of the table.
+) -> LineStatistics:
+    """The statistics of one line of the table.
 
     Parameters
     ----------
@@ -96,12 +96,17 @@ def summarise(
     for _ in range(RESAMPLES):
         runs = rng.integers(0, n_runs, n_runs)
         rows = np.arange(n_rows) if same_rows else rng.integers(0, n_rows, n_rows)
-        one, two = plain[runs][:, rows], other[runs][:, rows]
-        reduction = variance_reduction(one, two, top)
-        resampled.append((reduction, rank_reduction(metrics.rank_changes(one), metrics.rank_changes(two))))
+        chosen = np.ix_(runs, rows)
+        ranks = rank_reduction(metrics.rank_changes(plain[chosen]), metrics.rank_changes(other[chosen]))
+        resampled.append((variance_reduction(plain[chosen], other[chosen], top), ranks))
     errors = np.std(resampled, axis=0, ddof=1)
-    return Summary(
-        variance_reduction(plain, other, top), float(errors[0]), rank_reduction(before, after), float(errors[1]),
-        float(before.mean()), float(after.mean()), bias_z(other, truth, truth_errors),
-        mean_squared_error(other, truth, truth_errors),
-    )  # fmt: skip
+    return LineStatistics(
+        variance_reduction=variance_reduction(plain, other, top),
+        variance_error=float(errors[0]),
+        rank_reduction=rank_reduction(before, after),
+        rank_error=float(errors[1]),
+        rank_before=float(before.mean()),
+        rank_after=float(after.mean()),
+        bias_z=bias_z(other, truth, truth_errors),
+        mse=mean_squared_error(other, truth, truth_errors),
+    )

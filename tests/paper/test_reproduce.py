@@ -15,16 +15,16 @@ import pytest
 from numpy.testing import assert_allclose
 
 from controlshap import InvalidArgumentError
-from controlshap_paper import command, download, driver, tables
+from controlshap_paper import command, driver, tables
 from controlshap_paper.cells import TABLE_METHODS, Cell, Size, all_cells, budget_of, make_explainer, n_groups
 from controlshap_paper.data import NAMES as DATA
 from controlshap_paper.data import data_folder, load, simulate
-from controlshap_paper.download import SOURCES, DownloadError, fetch, lay_out
-from controlshap_paper.driver import Task, all_tasks, run_tasks
+from controlshap_paper.download import SOURCES, DownloadError, fetch, lay_out, open_url
+from controlshap_paper.driver import PaperTask, all_tasks, run_tasks
 from controlshap_paper.figures import draw_all
 from controlshap_paper.models import fit_network, load_network, make_model
 from controlshap_paper.published import explained_rows, published
-from controlshap_paper.runs import SCHEMA, is_done, prepared, read, run_cell, save
+from controlshap_paper.runs import SCHEMA, exact_estimates, is_done, prepare, read_estimates, run_cell, save
 from controlshap_paper.statistics import (
     bias_z,
     mean_squared_error,
@@ -33,7 +33,6 @@ from controlshap_paper.statistics import (
     top_players,
     variance_reduction,
 )
-from controlshap_paper.truth import exact_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(os.environ.get("CONTROLSHAP_DATA", ROOT.parent / "shared" / "data"))
@@ -179,7 +178,7 @@ def test_a_download_that_is_not_what_it_was_is_refused(tmp_path):
     with pytest.raises(DownloadError, match="2 rows; 45211 were published"):
         lay_out("bank", SOURCES["bank"], short, tmp_path)
     with pytest.raises(DownloadError, match="cannot be reached"):
-        fetch(tmp_path / "none", lambda url: download._open("file:///no/such/file"))
+        fetch(tmp_path / "none", lambda url: open_url("file:///no/such/file"))
     assert not list(tmp_path.glob("*.json"))
 
 
@@ -377,7 +376,7 @@ def test_a_task_that_fails_is_told_and_the_others_go_on(tmp_path, monkeypatch):
         raise RuntimeError("out of luck")
 
     monkeypatch.setattr(driver, "run_and_save", broken)
-    tasks = [Task(Cell("simulated", "logistic", "kernelshap", "independent"), m) for m in ("paper", "truth")]
+    tasks = [PaperTask(Cell("simulated", "logistic", "kernelshap", "independent"), m) for m in ("paper", "truth")]
     told = []
     failed = run_tasks(tasks, TINY, None, 0, tmp_path, 1, told.append)
     assert [outcome.error for outcome in failed] == ["RuntimeError: out of luck"]
@@ -397,11 +396,11 @@ def test_a_result_that_was_being_replaced_does_not_count(tmp_path, monkeypatch):
 
 def test_exact_values_are_not_computed_twice(tmp_path):
     cell = Cell("simulated", "logistic", "kernelshap", "independent")
-    assert not run_tasks([Task(cell, "truth")], TINY, None, 0, tmp_path, 1)
-    known, run = exact_runs(cell, TINY, 0, tmp_path), run_cell(cell, "default", TINY, None, 0)
+    assert not run_tasks([PaperTask(cell, "truth")], TINY, None, 0, tmp_path, 1)
+    known, run = exact_estimates(cell, TINY, 0, tmp_path), run_cell(cell, "default", TINY, None, 0)
     for name in known.__dataclass_fields__:
         assert_allclose(getattr(known, name), getattr(run, name), rtol=0, atol=1e-12)
-    assert exact_runs(Cell("simulated", "logistic", "kernelshap", "correlated"), TINY, 0, tmp_path) is None
+    assert exact_estimates(Cell("simulated", "logistic", "kernelshap", "correlated"), TINY, 0, tmp_path) is None
 
 
 def test_what_a_line_needs_is_run_with_it():
@@ -413,11 +412,11 @@ def test_what_a_line_needs_is_run_with_it():
 
 def test_estimates_come_back_as_they_were_saved(tmp_path):
     cell = Cell("simulated", "logistic", "kernelshap", "correlated")
-    prepared.cache_clear()
+    prepare.cache_clear()
     found = run_cell(cell, "grouped", Size(2, 2, 300, 1000), None, 0)
     arrays = {name: getattr(found, name) for name in found.__dataclass_fields__}
     save(tmp_path, "one", arrays, {})
-    again = read(tmp_path, "one")
+    again = read_estimates(tmp_path, "one")
     for name, array in arrays.items():
         assert_allclose(getattr(again, name), array, equal_nan=True)
 
