@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import settings
+from report_cases import browser, sampled, several, visit  # noqa: F401 - fixtures of the report's tests
 
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=40)
 settings.register_profile("explore", deadline=None, max_examples=400)

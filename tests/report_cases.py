@@ -1,37 +1,71 @@
 """Explanations to report, and a real Chromium that opens the report and hears every complaint."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
-from chromium import Chromium
 
 import controlshap as cs
 from controlshap.report import write_report
 
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
-@pytest.fixture(scope="module")
+
+@pytest.fixture(scope="module")  # not longer: its event loop would be that of other tests, too
 def browser():
-    browser = Chromium()
-    yield browser
-    browser.close()
+    """The system's Chromium, or the one that playwright has installed."""
+    from playwright.sync_api import Error, sync_playwright
+
+    path = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
+    with sync_playwright() as playwright:
+        try:
+            browser = playwright.chromium.launch(executable_path=path)
+        except Error as error:
+            pytest.fail(
+                "The report is tested in a real browser, and none starts here: install one of "
+                f"{', '.join(CHROMIUM)}, or run `python -m playwright install chromium`. {error}"
+            )
+        yield browser
+        browser.close()
+
+
+def open_page(browser, path, fragment="", *, width=1280, height=900, phone=False, dark=False, script=True):
+    """A page, and the growing lists of its complaints and of the addresses that it asks for."""
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, is_mobile=phone, color_scheme="dark" if dark else "light",
+        reduced_motion="reduce", java_script_enabled=script,
+    )  # fmt: skip
+    page, complaints, requests = context.new_page(), [], []
+    page.set_default_timeout(60_000)
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
+    page.on("request", lambda request: requests.append(request.url.partition("#")[0]))
+    page.goto(Path(path).resolve().as_uri() + fragment)
+    return page, complaints, requests
 
 
 @pytest.fixture
 def visit(browser, tmp_path):
     """Write a report, open it, and ask afterwards whether anything was wrong or asked for."""
-    pages = []
+    opened = []
 
     def go(explanation, fragment="", *, title=None, level=0.95, **settings):
         path = write_report(explanation, tmp_path / "report.html", title=title, level=level)
-        page = browser.open(path, fragment, **settings)
-        pages.append(page)
-        return page
+        opened.append(open_page(browser, path, fragment, **settings))
+        return opened[-1][0]
 
     yield go
-    for page in pages:
-        complaints, requests = page.complaints(), page.requests()
-        page.close()
-        assert complaints == [], complaints
-        assert set(requests) <= {page.url}, requests
+    for page, complaints, requests in opened:
+        page.context.close()
+        assert complaints == []
+        assert set(requests) == {(tmp_path / "report.html").resolve().as_uri()}
+
+
+def press(page, key, *, times):
+    for _ in range(times):
+        page.keyboard.press(key)
 
 
 def model(rows):
@@ -62,4 +96,4 @@ def several():
 
 
 def order_shown(page):
-    return page.texts("#players tbody .name")
+    return page.locator("#players tbody .name").all_text_contents()

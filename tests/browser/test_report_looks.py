@@ -3,35 +3,33 @@
 import re
 
 import pytest
-from report_cases import browser, explain, order_shown, sampled, several, visit
-
-FIXTURES = (browser, sampled, several, visit)  # pytest finds them by their names
+from report_cases import explain, order_shown
 
 
 @pytest.mark.parametrize("phone", [False, True])
 def test_one_row(visit, phone):
     explanation = explain(1)
     page = visit(explanation, width=360 if phone else 1280, height=640 if phone else 900, phone=phone)
-    assert page.js("document.querySelector('.chooser')") is None
+    assert page.evaluate("document.querySelector('.chooser')") is None
     assert order_shown(page) == list(explanation.ranking().names(0))
-    assert explanation.ranking().describe() in page.text("#ranking")
-    assert page.js("document.scrollingElement.scrollWidth") <= (360 if phone else 1280)
+    assert explanation.ranking().describe() in page.text_content("#ranking")
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= (360 if phone else 1280)
 
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_phone(visit, several, dark):
     page = visit(several, width=360, height=640, phone=True, dark=dark)
-    assert page.js("document.scrollingElement.scrollWidth") <= 360
-    outside = page.js(
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= 360
+    outside = page.evaluate(
         "[...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > 361).length"
     )
     assert outside == 0
     page.focus("#players tbody tr:nth-child(2)")
-    box = page.js("(() => {const b = document.querySelector('#tooltip').getBoundingClientRect();"
+    box = page.evaluate("(() => {const b = document.querySelector('#tooltip').getBoundingClientRect();"
                   "return [b.left, b.right, b.top, b.bottom];})()")  # fmt: skip
     assert box[0] >= 0
     assert box[1] <= 360
-    assert page.js("document.scrollingElement.scrollWidth") <= 360
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= 360
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -39,7 +37,7 @@ def test_text_has_contrast(visit, several, dark):
     """WCAG AA: 4.5 to 1 for every piece of text."""
     page = visit(several, dark=dark)
     page.focus("#players tbody tr")
-    found = page.js("""(() => {
+    found = page.evaluate("""(() => {
       const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number).map(v => v / 255)
         .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
         return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
@@ -59,12 +57,12 @@ def test_text_has_contrast(visit, several, dark):
 
 def test_print(visit, sampled):
     page = visit(sampled, "#row=7", dark=True)
-    pdf = page.pdf()
+    pdf = page.pdf(print_background=True)
     assert pdf.startswith(b"%PDF")
     assert 2 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 12
-    page.media("print", dark=True)
+    page.emulate_media(media="print")
     seen = "(s => [...document.querySelectorAll(s)].filter(e => e.getClientRects().length).length)"
-    assert page.js(f"{seen}('nav, input, select, button, #row-list, #tooltip')") == 0
-    assert page.js(f"{seen}('#summary p, #importance tr, #players tr, #row-ranking li')") > 20
-    assert page.text("#row-title") == "Row 7"
-    assert page.js("getComputedStyle(document.body).color") == "rgb(28, 33, 38)"  # ink on paper, also in the dark
+    assert page.evaluate(f"{seen}('nav, input, select, button, #row-list, #tooltip')") == 0
+    assert page.evaluate(f"{seen}('#summary p, #importance tr, #players tr, #row-ranking li')") > 20
+    assert page.text_content("#row-title") == "Row 7"
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(28, 33, 38)"  # ink on paper, also in the dark

@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-from report_cases import browser, explain, model, order_shown, visit
+from report_cases import explain, model, order_shown
 
 import controlshap as cs
 from controlshap.report import settings as reproducing
-
-FIXTURES = (browser, visit)  # pytest finds them by their names
 
 
 def test_the_code_reproduces_the_result(visit):
@@ -16,7 +14,7 @@ def test_the_code_reproduces_the_result(visit):
     page = visit(explanation)
     rng = np.random.default_rng(0)
     names = {"model": model, "background": rng.normal(size=(12, 6)), "X": rng.normal(size=(2, 6))}
-    exec(page.text("#settings pre"), names)  # the page says that this works
+    exec(page.text_content("#settings pre"), names)  # the page says that this works
     np.testing.assert_array_equal(names["explanation"].values, explanation.values)
     assert "pair" in order_shown(page)
 

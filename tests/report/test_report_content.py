@@ -4,14 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from report_cases import browser, explain, order_shown, sampled, visit
+from report_cases import explain, order_shown
 
 import controlshap as cs
 from controlshap.report import charts, sentences
 from controlshap.results.summary import importance_interval
 from controlshap.results.wording import format_number, format_share, format_with_error, round_by_errors, round_digits
-
-FIXTURES = (browser, sampled, visit)  # pytest finds them by their names
 
 
 def test_numbers_have_the_digits_that_errors_justify():
@@ -30,15 +28,21 @@ def test_numbers_have_the_digits_that_errors_justify():
 def test_numbers_in_the_page_are_those_of_the_result(visit, sampled):
     page = visit(sampled, "#row=17")
     row, (low, high) = 17, sampled.confidence_interval(0.95)
-    assert page.text("#row-title") == "Row 17"
+    assert page.text_content("#row-title") == "Row 17"
     assert order_shown(page) == list(sampled.ranking().names(17))
     players = [sampled.feature_names.index(name) for name in order_shown(page)]
-    shown = [float(t.replace("−", "-")) for t in page.texts("#players .value")]
-    errors = [float(t.lstrip("± \xa0")) for t in page.texts("#players .error")]
+    shown = [float(t.replace("−", "-")) for t in page.locator("#players .value").all_text_contents()]
+    errors = [float(t.lstrip("± \xa0")) for t in page.locator("#players .error").all_text_contents()]
     np.testing.assert_allclose(shown, sampled.values[row, players], atol=0.06 * max(errors))
     np.testing.assert_allclose(errors, sampled.standard_errors[row, players], rtol=0.06)
     page.focus("#players tbody tr")
-    told = dict(zip(page.texts("#tooltip dt"), page.texts("#tooltip dd"), strict=True))
+    told = dict(
+        zip(
+            page.locator("#tooltip dt").all_text_contents(),
+            page.locator("#tooltip dd").all_text_contents(),
+            strict=True,
+        )
+    )
     first = players[0]
     ends = [float(t.replace("−", "-")) for t in told["95 % interval"].split(" to ")]
     np.testing.assert_allclose(ends, [low[row, first], high[row, first]], atol=0.06 * errors[0])
@@ -50,28 +54,30 @@ def test_numbers_in_the_page_are_those_of_the_result(visit, sampled):
         100 * sampled.variance_reduction[row, first], abs=0.11
     )
     prediction = sampled.base_values[row] + sampled.values[row].sum()
-    assert float(page.text("#row-sum strong").replace("−", "-")) == pytest.approx(prediction, rel=1e-4)
+    assert float(page.text_content("#row-sum strong").replace("−", "-")) == pytest.approx(prediction, rel=1e-4)
 
 
 def test_summary_in_words_and_importance(visit, sampled):
     page = visit(sampled, title="A title & more")
-    text, summary = page.text("#summary").replace("\xa0", " "), sampled.summary()
-    assert page.js("document.title") == page.text("h1") == "A title & more"
+    text, summary = page.text_content("#summary").replace("\xa0", " "), sampled.summary()
+    assert page.evaluate("document.title") == page.text_content("h1") == "A title & more"
     assert "40 rows, by 6 players" in text
     assert f"{sampled.n_evaluations.sum():,} in all" in text
     first = summary.order[0]
     told = format_with_error(summary.mean_absolute[first], summary.standard_errors[first]).replace("\xa0", " ")
     assert f"{sampled.feature_names[first]} moves the prediction most, by {told}" in text
     assert f"needed {format_number(np.median(sampled.gain), 3)} times the model evaluations" in text
-    names = page.texts("#importance tbody th")
+    names = page.locator("#importance tbody th").all_text_contents()
     assert names == [sampled.feature_names[player] for player in summary.order]
     ordered = sampled.ranking().n_ordered
     assert np.median(ordered) == 1
     assert "in the median row only the first has a certified place" in text
-    assert "rng=5)" in page.text("#settings pre")
-    assert "estimator='permutation', control='ridge'" in page.text("#settings pre")
-    assert page.js("document.querySelectorAll('#importance svg rect').length") == 6
-    widths = page.js("[...document.querySelectorAll('#importance rect')].map(r => r.getBoundingClientRect().width)")
+    assert "rng=5)" in page.text_content("#settings pre")
+    assert "estimator='permutation', control='ridge'" in page.text_content("#settings pre")
+    assert page.evaluate("document.querySelectorAll('#importance svg rect').length") == 6
+    widths = page.evaluate(
+        "[...document.querySelectorAll('#importance rect')].map(r => r.getBoundingClientRect().width)"
+    )
     np.testing.assert_allclose(np.array(widths) / widths[0], np.sort(summary.mean_absolute)[::-1] /
                                summary.mean_absolute.max(), atol=0.01)  # fmt: skip
 
@@ -81,16 +87,16 @@ def test_certified_ranking_of_a_row(visit, sampled):
     rows = [int(ranking.n_ordered.argmin()), int(ranking.n_ordered.argmax())]
     page = visit(sampled, level=0.9)
     for row in rows:
-        page.js(f"location.hash = '#row={row}'")
-        page.js("new Promise(done => setTimeout(done, 50))")
-        groups = page.js(
+        page.evaluate(f"location.hash = '#row={row}'")
+        page.evaluate("new Promise(done => setTimeout(done, 50))")
+        groups = page.evaluate(
             "[...document.querySelectorAll('#row-ranking li')].map(l => [...l.querySelectorAll('.chip')]"
             ".map(c => c.textContent))"
         )
         told = " > ".join(one[0] if len(one) == 1 else "{" + ", ".join(one) + "}" for one in groups)
         assert told == ranking.describe(row)
-    assert "90 %" in page.text("#row-ranking-text")
-    certified = page.texts("#ranking .number")[1:]
+    assert "90 %" in page.text_content("#row-ranking-text")
+    certified = page.locator("#ranking .number").all_text_contents()[1:]
     assert certified[0] == f"{format_share(int(ranking.separated[:, 0].sum()), 40)} of rows"
 
 
@@ -98,28 +104,30 @@ def test_exact_values_are_called_exact(visit):
     explanation = explain(3, 3, control="auto", budget=5000)
     assert set(explanation.status) == {"exact"}
     page = visit(explanation)
-    assert "All values are exact: there is no sampling error." in page.text("#summary")
-    assert page.texts("#players .error") == ["exact"] * 3
+    assert "All values are exact: there is no sampling error." in page.text_content("#summary")
+    assert page.locator("#players .error").all_text_contents() == ["exact"] * 3
     page.focus("#players tbody tr")
-    assert "0 (exact)" in page.text("#tooltip")
-    assert page.js("document.querySelectorAll('.whisker').length") == 0
-    assert "no noise to control" in page.text("#control")
+    assert "0 (exact)" in page.text_content("#tooltip")
+    assert page.evaluate("document.querySelectorAll('.whisker').length") == 0
+    assert "no noise to control" in page.text_content("#control")
 
 
 def test_without_control_and_one_player(visit):
     page = visit(explain(3, control="none"))
-    assert "No control was used." in page.text("#control")
-    assert page.js("document.querySelector('#plain-label').hidden")
+    assert "No control was used." in page.text_content("#control")
+    assert page.evaluate("document.querySelector('#plain-label').hidden")
     one = explain(2, 3, control="auto", groups={"all": [0, 1, 2]})
     page = visit(one)
     assert order_shown(page) == ["all"]
-    assert page.js("document.querySelector('#ranking')") is None
+    assert page.evaluate("document.querySelector('#ranking')") is None
 
 
 def test_rows_that_did_not_converge_are_told(visit):
     with pytest.warns(cs.NotConvergedWarning):
         explanation = explain(2, control="none", tolerance=1e-6)
-    assert "2 rows ended (budget reached) before what was asked for was reached" in visit(explanation).text(".warning")
+    assert "2 rows ended (budget reached) before what was asked for was reached" in visit(explanation).text_content(
+        ".warning"
+    )
 
 
 def test_importance_has_the_intervals_of_the_bar_plot(sampled):

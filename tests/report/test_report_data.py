@@ -9,12 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pandas
 import pytest
-from report_cases import browser, explain, order_shown, sampled, visit
+from report_cases import explain, open_page, order_shown
 
 import controlshap as cs
 from controlshap.report import write_report
-
-FIXTURES = (browser, sampled, visit)  # pytest finds them by their names
 
 HOSTILE = (
     "</script><script>document.title='broken'</script>",
@@ -32,25 +30,25 @@ def test_hostile_names_and_values_stay_text(visit):
     labels[1] = [None, np.nan, True, 12345678.0, "007", -1.5]
     explanation = replace(explanation, data=labels, column_names=HOSTILE, status=np.array([HOSTILE[0]] * 5))
     page = visit(explanation, title=HOSTILE[0], width=360, height=640, phone=True)
-    assert page.js("document.title") == page.text("h1") == HOSTILE[0]
-    assert page.js("document.querySelectorAll('script').length") == 3
-    assert page.js("document.querySelectorAll('img, b').length") == 0
+    assert page.evaluate("document.title") == page.text_content("h1") == HOSTILE[0]
+    assert page.evaluate("document.querySelectorAll('script').length") == 3
+    assert page.evaluate("document.querySelectorAll('img, b').length") == 0
     # what UTF-8 or HTML cannot hold is replaced in the page, and kept by the script
     assert set(order_shown(page)) == {name.replace("\ud800", "\ufffd") for name in HOSTILE} or set(
         order_shown(page)
     ) == set(HOSTILE)
-    assert HOSTILE[1] in page.texts("#importance tbody th")
-    assert page.texts("#players .shows")[0] == "= " + order_shown(page)[0]
-    assert page.js("document.scrollingElement.scrollWidth") <= 360
+    assert HOSTILE[1] in page.locator("#importance tbody th").all_text_contents()
+    assert page.locator("#players .shows").all_text_contents()[0] == "= " + order_shown(page)[0]
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= 360
     page.focus("#players tbody tr")
-    assert page.js("document.scrollingElement.scrollWidth") <= 360
-    page.js("location.hash = '#row=1'")
-    page.js("new Promise(done => setTimeout(done, 50))")
-    page.choose("#player-sort", "name")
-    shown = dict(zip(order_shown(page), page.texts("#players .shows"), strict=True))
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= 360
+    page.evaluate("location.hash = '#row=1'")
+    page.evaluate("new Promise(done => setTimeout(done, 50))")
+    page.select_option("#player-sort", "name")
+    shown = dict(zip(order_shown(page), page.locator("#players .shows").all_text_contents(), strict=True))
     assert sorted(shown.values()) == sorted(["= missing", "= missing", "= True", "= 12345678.0", "= 007", "= -1.5"])
     page.fill("#row-filter", HOSTILE[0][:12])
-    assert page.text("#row-count") == "5 rows"
+    assert page.text_content("#row-count") == "5 rows"
 
 
 def test_a_frame_with_categories(visit):
@@ -64,10 +62,10 @@ def test_a_frame_with_categories(visit):
     )
     explainer = cs.Explainer(lambda f: f["age"] * 0.01 + (f["job"] == "student") * f["smoker"], frame)
     page = visit(explainer(frame.head(8), budget=400, rng=0))
-    page.choose("#player-sort", "name")
-    assert page.texts("#players .shows")[1] == f"= {frame['job'][0]}"
+    page.select_option("#player-sort", "name")
+    assert page.locator("#players .shows").all_text_contents()[1] == f"= {frame['job'][0]}"
     page.fill("#row-filter", "job=student")
-    assert page.text("#row-count").startswith(f"{(frame['job'].head(8) == 'student').sum()} row")
+    assert page.text_content("#row-count").startswith(f"{(frame['job'].head(8) == 'student').sum()} row")
 
 
 def test_what_the_data_show(visit):
@@ -79,18 +77,18 @@ def test_what_the_data_show(visit):
         [np.inf, 2.0, None, None, None, 3],
     ]
     page = visit(replace(explanation, data=data))
-    page.choose("#player-sort", "name")
+    page.select_option("#player-sort", "name")
     found = []
     for row in range(3):
         page.fill("#row-number", str(row))
-        found.append(page.texts("#players .shows"))
+        found.append(page.locator("#players .shows").all_text_contents())
     assert found == [
         ["= 1.0", "= 0.123457", "= red", "= True", "= missing", "= −2"],
         ["= -12345678.0", "= 1e−9", "= 007", "= False", "= 3.5", "= 100000000000000000"],
         ["= inf", "= 2", "= missing", "= missing", "= missing", "= 3"],
     ]
     page.fill("#row-filter", "x5=-2")
-    assert page.text("#row-count") == "1 row of 3"
+    assert page.text_content("#row-count") == "1 row of 3"
 
 
 def test_the_file_is_alone(sampled, tmp_path):
@@ -115,10 +113,10 @@ def test_content_that_got_in_would_not_run(sampled, tmp_path, browser):
     path = write_report(sampled, tmp_path / "report.html")
     broken = path.read_text().replace("<main>", "<main><script>document.title = 'broken'</script>")
     path.write_text(broken)
-    page = browser.open(path)
-    assert page.js("document.title") == "Shapley values of 40 rows"
-    assert any("Content Security Policy" in str(one) for one in page.complaints())
-    page.close()
+    page, complaints, _ = open_page(browser, path)
+    assert page.evaluate("document.title") == "Shapley values of 40 rows"
+    assert any("Content Security Policy" in complaint for complaint in complaints)
+    page.context.close()
 
 
 def test_wrong_arguments(sampled, tmp_path):
