@@ -17,13 +17,13 @@ import numpy as np
 import paper_data
 
 import controlshap as cs
-from controlshap.crossfitting import simulated
-from controlshap.crossfitting.known_gaussian import SimulatedReference
+from controlshap.crossfitting import known_gaussian, known_simulated
+from controlshap.crossfitting.known_gaussian import GaussianControls
 from controlshap_paper.models import NAMES, make_model
 
 RESULTS = Path(__file__).resolve().parent / "results"
 #: Every permutation for every function, and the defaults: one in so many comes first, and so many for a difference.
-SETTINGS = {"all": (1, 1), "default": (simulated.FIRST, simulated.FOLLOWED)}
+SETTINGS = {"all": (1, 1), "default": (known_simulated.FIRST, known_gaussian.FOLLOWED)}
 BUDGETS = (10_000, 40_000, 160_000, 640_000)
 TITLE_OF_BUDGETS = "## Errors by budget"
 
@@ -41,14 +41,14 @@ def measure(explainer: cs.Explainer, rows, budget: int, known: list[float]) -> t
 def by_shortcut(folder, budget: int, n_rows: int) -> list[str]:
     """Every permutation for every function, and the default."""
     known: list[float] = []
-    original = SimulatedReference.roots
+    original = GaussianControls.roots
 
-    def watched(reference: SimulatedReference, n_controls: int):
+    def watched(reference: GaussianControls, n_controls: int):
         roots = original(reference, n_controls)
         known.append(float((roots.rows[:, :-1] ** 2).sum(axis=0).max(axis=-1).mean()))
         return roots
 
-    SimulatedReference.roots = watched  # type: ignore[method-assign]
+    GaussianControls.roots = watched  # type: ignore[method-assign]
     lines = [
         "# Known values that are simulated",
         "",
@@ -75,7 +75,7 @@ def by_shortcut(folder, budget: int, n_rows: int) -> list[str]:
                 seconds_per_evaluation=1e-6,
             )  # fmt: skip
             found = {}
-            for setting, (simulated.FIRST, simulated.FOLLOWED) in SETTINGS.items():
+            for setting, (known_simulated.FIRST, known_gaussian.FOLLOWED) in SETTINGS.items():
                 found[setting] = measure(explainer, rows, budget, known)
             every, default = found["all"], found["default"]
             shares = [f"{100 * of_known / variance:.2f} %" for _, variance, of_known in (every, default)]
@@ -105,15 +105,15 @@ def by_budget(folder, n_rows: int) -> list[str]:
         "| evaluations | standard error, growing | standard error, as many | time, growing / as many |",
         "|---|---|---|---|",
     ]
-    many, first = simulated.MANY_WALKS, 0.0
+    many, first = known_gaussian.MANY_WALKS, 0.0
     explainer(data.X_test[:1], budget=BUDGETS[0], rng=0, keep=False)  # the first row has more to do
     for budget in BUDGETS:
         found = []
-        for simulated.MANY_WALKS in (many, np.inf):
+        for known_gaussian.MANY_WALKS in (many, np.inf):
             began = time.perf_counter()
             errors = explainer(data.X_test[:n_rows], budget=budget, rng=1, keep=False).standard_errors
             found.append((np.sqrt((errors**2).mean()), time.perf_counter() - began))
-        simulated.MANY_WALKS = many
+        known_gaussian.MANY_WALKS = many
         (growing, seconds), (fixed, others) = found
         first = first or fixed
         lines.append(f"| {budget:,} | {growing / first:.2f} | {fixed / first:.2f} | {seconds / others:.2f} |")

@@ -19,8 +19,8 @@ import numpy as np
 import controlshap as cs
 from controlshap.controls.d_matrices import d_matrices
 from controlshap.data.players import resolve_players
-from controlshap.estimators.kernel_sampling import sample_coalitions
-from controlshap.estimators.permutation_sampling import sample_permutations
+from controlshap.estimators.kernel import sample_coalitions
+from controlshap.estimators.permutation import sample_permutations
 
 #: Permutations behind the D matrices, wherever they are used here; the default of `Taylor` is ten times as many.
 N_PERMUTATIONS = 200

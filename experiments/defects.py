@@ -65,6 +65,9 @@ class PublishedKernel:
             raise AttributeError(name)
         return getattr(self.kernel, name)
 
+    def with_draws(self, most: int) -> PublishedKernel:
+        return replace(self, kernel=self.kernel.with_draws(most))
+
     def sample(self, n_players: int, n_units: int, rng: np.random.Generator) -> np.ndarray:
         weights = np.array([1.0 / (comb(n_players, s) * s * (n_players - s)) for s in range(1, n_players)])
         sizes = 1 + rng.choice(n_players - 1, size=n_units, p=weights / weights.sum())

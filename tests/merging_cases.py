@@ -5,6 +5,9 @@ import warnings
 import numpy as np
 
 import controlshap as cs
+from controlshap.data.players import resolve_players
+from controlshap.problem import BaseSample
+from controlshap.sampling.units import UnitStream
 
 FEW = 64
 RNG = np.random.default_rng(0)
@@ -22,3 +25,11 @@ def explain(features="independent", estimator="permutation", control="none", bud
         warnings.simplefilter("ignore", cs.ControlShapWarning)
         explainer = cs.Explainer(model, BACKGROUND, features=features, estimator=estimator, control=control, **made)
         return explainer(X, budget=budget, rng=1, **settings)
+
+
+def unit_stream(n_rows, seed, visiting="in cycles", n_draws=1):
+    """Walks over a background of so many rows."""
+    rows = np.arange(float(n_rows))[:, None]
+    imputer = cs.Marginal().bind(rows, resolve_players(None, ["c"]), ("c",))
+    base = BaseSample(rows, rows[:, :, None], n_rows)
+    return UnitStream(cs.Permutation(n_draws=n_draws), imputer, base, seed, 0, visiting)

@@ -123,7 +123,7 @@ class Problem:
     @property
     def correlated(self) -> bool:
         """Whether rows are conditioned rather than mixed."""
-        return not isinstance(self.imputer, MarginalImputer)
+        return not self.imputer.mixes_columns
 
 
 class Assembly:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from controlshap.estimators.exact import all_coalitions, shapley_matrix, shapley_values
+from controlshap.estimators.enumeration import all_coalitions, shapley_matrix, shapley_values
 from controlshap.testing import game_from_values, gaussian_quadratic_game, pathwise_game, shapley_by_definition
 
 

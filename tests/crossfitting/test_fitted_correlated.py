@@ -28,14 +28,14 @@ from scipy.stats import f as f_distribution
 from scipy.stats import t as t_distribution
 
 import controlshap as cs
-from controlshap.crossfitting import simulated
-from controlshap.crossfitting.known_gaussian import SimulatedReference
-from controlshap.crossfitting.known_marginal import MarginalReference
-from controlshap.crossfitting.simulated import mean_coalitions, mean_walks, simulate_networks
+from controlshap.crossfitting import known_gaussian, known_simulated
+from controlshap.crossfitting.known_gaussian import GaussianControls, mean_coalitions, mean_walks, simulate_networks
+from controlshap.crossfitting.known_marginal import MarginalControls
+from controlshap.crossfitting.known_simulated import REPLICATIONS, FittedFunctions
 from controlshap.data.players import resolve_players
 from controlshap.estimators.base import UnitDraws
-from controlshap.estimators.kernel_sampling import sample_coalitions
-from controlshap.estimators.permutation_sampling import sample_permutations
+from controlshap.estimators.kernel import sample_coalitions
+from controlshap.estimators.permutation import sample_permutations, walk_contributions
 from controlshap.functions import network as network_module
 from controlshap.functions.base import Sum
 from controlshap.functions.network import Network, smoothed_logistic
@@ -116,7 +116,7 @@ def test_conditional_means_of_networks_are_those_of_the_definition(groups):
     p = imputer.players.n_players
     functions = [network(3, seed=4), network(1, seed=5)]
     permutations = sample_permutations(p, 3, np.random.default_rng(2))
-    walks = mean_walks(imputer, x, permutations, functions)
+    walks = walk_contributions(permutations, mean_walks(imputer, x, permutations, functions))
     coalitions = sample_coalitions(p, 6, np.random.default_rng(3)).reshape(3, 2, p)
     for number, function in enumerate(functions):
         v = network_game(function, imputer, x)
@@ -135,11 +135,15 @@ def test_conditional_means_of_networks_are_those_of_the_definition(groups):
 # --------------------------------------------------------------------------------------------------- simulated values
 
 
-def reference(functions, imputer, x, seed, *, paired=True, weights=None):
+def fitted(functions, imputer, x, estimator=None, weights=None):
     """One output, one fold for each function."""
-    of_folds = [((function,),) for function in functions]
+    of_folds = tuple(((function,),) for function in functions)
     weights = np.full(len(functions), 1.0 / len(functions)) if weights is None else weights
-    return SimulatedReference.of(of_folds, weights, x, imputer, MEMORY, np.random.default_rng(seed), paired=paired)
+    return FittedFunctions(of_folds, weights, estimator or cs.Permutation(), imputer, x, MEMORY)
+
+
+def reference(functions, imputer, x, seed, *, estimator=None, weights=None):
+    return GaussianControls.of(fitted(functions, imputer, x, estimator, weights), np.random.default_rng(seed))
 
 
 def cases():
@@ -161,22 +165,22 @@ CASES = {name: rest for name, *rest in cases()}
 @pytest.fixture
 def quick(monkeypatch):
     """Simulations so short that their error is what a test sees."""
-    monkeypatch.setattr(simulated, "MOST_COALITIONS", 0)
-    monkeypatch.setattr(simulated, "MOST_PAIRS", 400)
-    monkeypatch.setattr(simulated, "FEWEST_PAIRS", 400)
-    monkeypatch.setattr(simulated, "MOST_ROWS", 8000)
+    monkeypatch.setattr(known_gaussian, "MOST_COALITIONS", 0)
+    monkeypatch.setattr(known_gaussian, "MOST_PAIRS", 400)
+    monkeypatch.setattr(known_gaussian, "FEWEST_PAIRS", 400)
+    monkeypatch.setattr(known_simulated, "MOST_ROWS", 8000)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_simulated_values_are_those_of_the_definition(name, global_seed, monkeypatch):
-    monkeypatch.setattr(simulated, "MOST_COALITIONS", 0)
+    monkeypatch.setattr(known_gaussian, "MOST_COALITIONS", 0)
     function, imputer, x, background = CASES[name]
     found = reference([function], imputer, x, global_seed).simulated[0][0][0]
     truth = truth_of(function, imputer, x, background)
     error = np.sqrt((found.root_rows**2).sum(axis=0))
     # the mixture of normals is off by 1.4e-8 of a unit's scale: all there is of an error in a base value of a network
     gap = np.maximum(np.abs(found.mean - truth) - 1e-6, 0.0)
-    limit = t_distribution.isf(1e-4 / (2 * len(truth)), simulated.REPLICATIONS - 1)  # about 6
+    limit = t_distribution.isf(1e-4 / (2 * len(truth)), REPLICATIONS - 1)  # about 6
     assert (gap <= limit * error).all()
     assert error[:-1].max() < 0.02 * np.abs(truth).max()
     assert error[:-1].max() > 1e-5 * np.abs(truth).max()
@@ -200,20 +204,20 @@ def test_roots_of_simulated_values_are_their_error(name, quick, global_seed):
     n = 60
     observed, told = spread_of_replications(name, global_seed, n)
     level = 1e-4 / (2 * len(observed))
-    dof = n, n * (simulated.REPLICATIONS - 1)
+    dof = n, n * (REPLICATIONS - 1)
     low, high = f_distribution.ppf(level, *dof), f_distribution.isf(level, *dof)
     assert (observed < high * told).all()
     assert (observed > low * told).all()
     # Negative control: errors of half the size, or of the size of a single replication, would be noticed.
     assert (observed > high * told / 4).any()
-    assert (observed < low * told * simulated.REPLICATIONS).all()
+    assert (observed < low * told * REPLICATIONS).all()
 
 
 @pytest.mark.parametrize("groups", GROUPINGS)
 def test_networks_with_few_players_are_enumerated_without_error(groups, monkeypatch):
     imputer, x, _ = bound(GROUPINGS[groups])
     functions = [network(3, seed=4), network(1, seed=5)]
-    monkeypatch.setattr(simulated, "COALITION_DOUBLES", 200)  # several batches
+    monkeypatch.setattr(known_gaussian, "COALITION_DOUBLES", 200)  # several batches
     found = simulate_networks(imputer, x, functions, np.random.default_rng(0))
     for one, function in zip(found, functions, strict=True):
         assert np.abs(one.root_rows).max() < 1e-15
@@ -267,9 +271,9 @@ def test_the_noise_of_draws_has_mean_zero_for_every_design(name, estimator, glob
     n, (one,) = 3000, estimator.sample(4, 1, np.random.default_rng((global_seed, 1)))
     design = np.repeat(one[None], n, axis=0)
     draws = imputer.sample(n * estimator.n_draws, np.random.default_rng((global_seed, 2)))
-    terms = unit_terms(function, imputer, x, estimator, design, draws.reshape(n, estimator.n_draws, 7))
-    known = reference([function], imputer, x, 3, paired=estimator.paired)
-    within, between = np.moveaxis(known.controls(0, terms, design, np.arange(n))[:, :, 0], -1, 0)
+    known = reference([function], imputer, x, 3, estimator=estimator)
+    controls = known.controls(0, design, draws.reshape(n, estimator.n_draws, 7), None)
+    within, between = np.moveaxis(controls[:, :, 0], -1, 0)
     if isinstance(function, Network):
         error = within.mean(axis=1).std(axis=0) if estimator.is_least_squares else within.std(axis=0)
         assert (np.abs(within.mean(axis=0)) <= 5.5 * error / np.sqrt(n) + 1e-7).all()
@@ -305,11 +309,11 @@ def test_over_all_coalitions_a_network_misses_the_simulated_value_by_its_error_o
     design, weights = kernel_design(4)
     draws = imputer.sample(len(design), np.random.default_rng(0))[:, None]
     terms = unit_terms(function, imputer, x, cs.Kernel(paired=paired), design, draws)
-    known = reference([function], imputer, x, global_seed, paired=paired)
-    between = known.controls(0, terms, design, np.arange(len(design)))[..., 1]
+    known = reference([function], imputer, x, global_seed, estimator=cs.Kernel(paired=paired))
+    between = known.controls(0, design, draws, None)[..., 1]
     found = solved(between, terms, weights)
     error = np.sqrt(known.roots(2).variances()[:, 0, 1])
-    limit = t_distribution.isf(1e-4 / 8, simulated.REPLICATIONS - 1)
+    limit = t_distribution.isf(1e-4 / 8, REPLICATIONS - 1)
     assert (np.abs(found[:-1]) <= limit * error[:-1] + 1e-6).all()
     # Negative control: the same without the simulated value is no control at all.
     assert np.abs(solved(between + (terms.regressors @ np.arange(4.0))[:, None, None], terms, weights)).max() > 0.1
@@ -335,10 +339,9 @@ def test_independent_features_leave_nothing_over_all_designs(kind, estimator):
         draws = np.broadcast_to(data.background[index], (len(design), len(index), 7))
         terms = unit_terms(function, imputer, data.x, estimator, design, draws)
         every = np.broadcast_to(index, (len(design), len(index)))
-        known = MarginalReference.of(
-            [((function,),)], data.x, data.background, every, players, shares=np.ones(1), rng=np.random.default_rng(0)
-        )
-        within = known.controls(0, terms, design, every)[:, :, 0, :1]
+        functions = fitted([function], imputer, data.x, estimator)
+        known = MarginalControls.of(functions, every, None, np.random.default_rng(0))
+        within = known.controls(0, design, draws, every)[:, :, 0, :1]
         found = solved(within, terms, weights) if estimator.is_least_squares else weights @ within[..., 0]
         assert_allclose(found, 0.0, atol=1e-7)
         spread = max(spread, np.abs(within).max())

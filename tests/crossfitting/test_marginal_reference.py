@@ -9,8 +9,9 @@ from numpy.testing import assert_allclose
 from scipy.stats import norm
 
 import controlshap as cs
-from controlshap.crossfitting import known_marginal as marginal_reference
-from controlshap.crossfitting.known_marginal import GROUPS, MarginalReference
+from controlshap.crossfitting import known_marginal
+from controlshap.crossfitting.known_marginal import GROUPS, MarginalControls
+from controlshap.crossfitting.known_simulated import FittedFunctions
 from controlshap.data.players import resolve_players
 from controlshap.testing import marginal_game, shapley_by_definition
 
@@ -25,15 +26,19 @@ LESS_ALIKE = [network(2, seed=4), network(2, seed=6), network(1, seed=5)]
 def reference(functions, seed, n_visited=60, fold=None):
     rng = np.random.default_rng([1, seed])
     drawn = np.sort(rng.permutation(len(DATA.background))[:n_visited])[:, None]
-    of_folds = [((function,),) for function in functions]
-    return MarginalReference.of(
-        of_folds, DATA.x, DATA.background, drawn, PLAYERS, fold, shares=SHARES, rng=np.random.default_rng([2, seed])
-    )
+    return MarginalControls.of(fitted(functions, SHARES), drawn, fold, np.random.default_rng([2, seed]))
+
+
+def fitted(functions, shares):
+    """One output, one fold for each function."""
+    imputer = cs.Marginal().bind(DATA.background, PLAYERS, NAMES)
+    of_folds = tuple(((function,),) for function in functions)
+    return FittedFunctions(of_folds, shares, cs.Permutation(), imputer, DATA.x, 2**24)
 
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(marginal_reference, "MOST_ROWS", 100)
+    monkeypatch.setattr(known_marginal, "MOST_ROWS", 100)
 
 
 def true_mean(functions):
@@ -43,7 +48,7 @@ def true_mean(functions):
 
 def replications(functions, each, n, monkeypatch):
     """Squared errors of the folds' means together, `(n, players)`, and what their roots say."""
-    monkeypatch.setattr(marginal_reference, "MOST_OTHERS", each)
+    monkeypatch.setattr(known_marginal, "MOST_OTHERS", each)
     truth, errors, told = true_mean(functions), [], []
     for seed in range(n):
         one = reference(functions, seed)
@@ -66,12 +71,12 @@ def test_means_are_unbiased_and_their_error_is_told(functions, each, small, monk
     # they had been drawn from infinitely many.
     assert (np.abs((errors**2).mean(axis=0) - told.mean(axis=0) / 0.75**2) > limit * noise).any()
     if each == 180:
-        monkeypatch.setattr(marginal_reference, "_errors", errors_of_infinitely_many)
+        monkeypatch.setattr(known_marginal, "_errors", errors_of_infinitely_many)
         _, more = replications(functions, each, 40, monkeypatch)
         assert (more.mean(axis=0) > 1.5 * told.mean(axis=0)).any()
 
 
-TOLD = marginal_reference._errors
+TOLD = known_marginal._errors
 
 
 def errors_of_infinitely_many(values, of_others, shares, population):
@@ -95,10 +100,7 @@ def test_one_function_for_all_folds_and_all_rows_has_no_error(small):
     """540 others in three equal parts, held against with equal shares: nothing is left to chance."""
     shared = FUNCTIONS[:1] * 3
     drawn = np.arange(60)[:, None]
-    one = MarginalReference.of(
-        [((function,),) for function in shared], DATA.x, DATA.background, drawn, PLAYERS,
-        shares=np.full(3, 1 / 3), rng=np.random.default_rng(0),
-    )  # fmt: skip
+    one = MarginalControls.of(fitted(shared, np.full(3, 1 / 3)), drawn, None, np.random.default_rng(0))
     assert_allclose(np.mean(one.means, axis=0)[:, 0, 0], true_mean(shared), rtol=1e-8)
     assert one.errors.shape[0] == 3 * GROUPS
     assert np.abs(one.errors).max() < 1e-7 * np.abs(one.means).max()
@@ -130,7 +132,7 @@ def explained(estimator, seed, n):
 
 @pytest.mark.parametrize("estimator", BUDGETS)
 def test_values_are_unbiased_and_errors_calibrated(estimator, small, monkeypatch, global_seed):
-    monkeypatch.setattr(marginal_reference, "MOST_OTHERS", 40)
+    monkeypatch.setattr(known_marginal, "MOST_OTHERS", 40)
     explanation, truth = explained(estimator, global_seed, 200)
     check(explanation, truth, least=0.91)
     check_together(explanation, truth)
@@ -138,8 +140,8 @@ def test_values_are_unbiased_and_errors_calibrated(estimator, small, monkeypatch
 
 def test_an_error_of_the_mean_that_is_not_told_is_caught(small, monkeypatch, global_seed):
     # Negative control of the test above, with the error of the mean larger than there.
-    monkeypatch.setattr(marginal_reference, "MOST_OTHERS", 40)
-    monkeypatch.setattr(marginal_reference, "_errors", lambda *parts: 0.0 * TOLD(*parts))
+    monkeypatch.setattr(known_marginal, "MOST_OTHERS", 40)
+    monkeypatch.setattr(known_marginal, "_errors", lambda *parts: 0.0 * TOLD(*parts))
     explanation, truth = explained("walks", global_seed, 400)
     with pytest.raises(AssertionError, match=r"variance"):
         check_together(explanation, truth)
@@ -147,7 +149,7 @@ def test_an_error_of_the_mean_that_is_not_told_is_caught(small, monkeypatch, glo
 
 def test_rows_that_were_not_visited_take_noise_off(small, monkeypatch, global_seed):
     explanation, _ = explained("walks", global_seed, 150)
-    monkeypatch.setattr(marginal_reference, "MOST_OTHERS", 0)  # would leave the others out: then all are computed
+    monkeypatch.setattr(known_marginal, "MOST_OTHERS", 0)  # would leave the others out: then all are computed
     whole, _ = explained("walks", global_seed, 150)
     ratio = explanation.values.var(axis=0).sum() / whole.values.var(axis=0).sum()
     assert 0.6 < ratio < 1.6  # parts of the others are nearly as good as all of them

@@ -11,16 +11,18 @@ from scipy.stats import f as f_distribution
 import controlshap as cs
 from controlshap._errors import NotConvergedWarning
 from controlshap.controls.fits.rows import FoldedRows
-from controlshap.crossfitting import simulated
+from controlshap.crossfitting import known_gaussian
 from controlshap.crossfitting.fit import _residual
-from controlshap.crossfitting.known_gaussian import SimulatedReference
-from controlshap.crossfitting.simulated import mean_coalitions, simulate_networks
+from controlshap.crossfitting.known_gaussian import (
+    ConditionedGame,
+    GaussianControls,
+    mean_coalitions,
+    simulate_networks,
+)
+from controlshap.crossfitting.known_simulated import REPLICATIONS, FittedFunctions
 from controlshap.data.players import resolve_players
-from controlshap.estimators import Permutation
-from controlshap.estimators.base import UnitDraws
-from controlshap.estimators.chains import chains, n_chains
-from controlshap.estimators.exact import all_coalitions, shapley_values
-from controlshap.estimators.permutation_sampling import sample_permutations
+from controlshap.estimators.enumeration import all_coalitions, chains, n_chains, shapley_values
+from controlshap.estimators.permutation import sample_permutations
 from controlshap.functions.network import Network
 from controlshap.sampling.game import FunctionGame
 from controlshap.values.conditioning import condition
@@ -49,7 +51,7 @@ def many_players(p=13, seed=0):
         Network(0.1, 0.2 * rng.normal(size=p), rng.normal(size=(n, p)) / 2, rng.normal(size=n), rng.normal(size=n))
         for n in (1, 3)
     ]
-    return GaussianImputer(None, resolve_players(None, names), moments, None), rng.normal(size=p), networks
+    return GaussianImputer(resolve_players(None, names), moments), rng.normal(size=p), networks
 
 
 def test_thousands_of_coalitions_are_enumerated_along_chains():
@@ -61,7 +63,7 @@ def test_thousands_of_coalitions_are_enumerated_along_chains():
         assert np.abs(one.root_rows).max() < 1e-15
         assert_allclose(one.mean, values, atol=1e-9)
     # Negative control: simulated, they would differ by more.
-    rest = simulated._replications(imputer, x, networks, np.arange(2), 10, np.random.default_rng(0))
+    rest = known_gaussian._replications(imputer, x, networks, np.arange(2), 10, np.random.default_rng(0))
     assert np.abs(rest.mean(axis=1) - expected[:, :-1]).max() > 1e-5
 
 
@@ -70,9 +72,9 @@ def test_thousands_of_coalitions_are_enumerated_along_chains():
 
 @pytest.fixture
 def sampled(monkeypatch):
-    monkeypatch.setattr(simulated, "MOST_COALITIONS", 0)
-    monkeypatch.setattr(simulated, "MOST_PAIRS", 400)
-    monkeypatch.setattr(simulated, "FEWEST_PAIRS", 400)
+    monkeypatch.setattr(known_gaussian, "MOST_COALITIONS", 0)
+    monkeypatch.setattr(known_gaussian, "MOST_PAIRS", 400)
+    monkeypatch.setattr(known_gaussian, "FEWEST_PAIRS", 400)
 
 
 def alike(amount, seed=0):
@@ -86,7 +88,7 @@ def alike(amount, seed=0):
 @pytest.mark.parametrize("amount", [0.02, 1.0])
 def test_followers_are_unbiased_and_their_roots_are_their_error(amount, at_once, sampled, monkeypatch, global_seed):
     """However much they differ from their leader, and in parts of unlike sizes."""
-    monkeypatch.setattr(simulated, "AT_ONCE", at_once)
+    monkeypatch.setattr(known_gaussian, "AT_ONCE", at_once)
     imputer, x, _ = bound(GROUPINGS["groups"])
     networks, n = alike(amount), 60
     truth = truth_of(networks[1], imputer, x, None)[:-1]
@@ -97,8 +99,8 @@ def test_followers_are_unbiased_and_their_roots_are_their_error(amount, at_once,
     errors = np.array([one.mean[:-1] for one in found]) - truth
     told = np.mean([(one.root_rows[:, :-1] ** 2).sum(axis=0) for one in found], axis=0)
     level = 1e-4 / (2 * len(truth))
-    low = f_distribution.ppf(level, n, n * (simulated.REPLICATIONS - 1))
-    high = f_distribution.isf(level, n, n * (simulated.REPLICATIONS - 1))
+    low = f_distribution.ppf(level, n, n * (REPLICATIONS - 1))
+    high = f_distribution.isf(level, n, n * (REPLICATIONS - 1))
     observed = (errors**2).mean(axis=0)
     assert (observed < high * told).all()
     assert (observed > low * told).all()
@@ -127,14 +129,14 @@ def test_a_follower_much_like_its_leader_is_known_as_well(sampled):
 
 def walks_of(imputer, x, networks, tolerances, monkeypatch, seed=0, n_walks=0.0):
     """Simulated values and the number of walks behind them."""
-    n, original = [], simulated.mean_walks
+    n, original = [], known_gaussian.mean_walks
 
     def spy(imputer, x, permutations, networks):
         n.append(len(permutations))
         return original(imputer, x, permutations, networks)
 
     with monkeypatch.context() as patched:
-        patched.setattr(simulated, "mean_walks", spy)
+        patched.setattr(known_gaussian, "mean_walks", spy)
         found = simulate_networks(imputer, x, networks, np.random.default_rng(seed), None, tolerances, n_walks)
     return found, sum(n)
 
@@ -187,7 +189,7 @@ def test_models_that_leave_nothing_to_sampling():
 
 def test_many_walks_of_the_model_get_more_permutations(sampled, monkeypatch):
     imputer, x, _ = bound(GROUPINGS["alone"])
-    networks, none, many = [network()], np.zeros(1), simulated.MANY_WALKS
+    networks, none, many = [network()], np.zeros(1), known_gaussian.MANY_WALKS
     assert walks_of(imputer, x, networks, none, monkeypatch, n_walks=0.5 * many)[1] == 800
     assert walks_of(imputer, x, networks, none, monkeypatch, n_walks=2.5 * many)[1] == 2000
     assert walks_of(imputer, x, networks, np.ones(1), monkeypatch, n_walks=20 * many)[1] == 1600  # enough: one in ten
@@ -211,8 +213,8 @@ def test_errors_fall_with_the_budget_where_the_model_is_its_fit(monkeypatch):
     rng = np.random.default_rng(0)
     background = rng.normal(size=(200, 17)) @ (np.eye(17) + 0.3 * rng.normal(size=(17, 17)))
     weights = rng.normal(size=17) / 4
-    monkeypatch.setattr(simulated, "MOST_PAIRS", 400)
-    monkeypatch.setattr(simulated, "MANY_WALKS", 60)  # 2,040 evaluations
+    monkeypatch.setattr(known_gaussian, "MOST_PAIRS", 400)
+    monkeypatch.setattr(known_gaussian, "MANY_WALKS", 60)  # 2,040 evaluations
     explainer = cs.Explainer(
         lambda rows: 1.0 / (1.0 + np.exp(-rows @ weights)), background, features="correlated",
         seconds_per_evaluation=1e-6,
@@ -227,7 +229,7 @@ def test_errors_fall_with_the_budget_where_the_model_is_its_fit(monkeypatch):
     goal = {"absolute_tolerance": 0.5 * first, "rng": 0}
     stopped = explainer(background[:1], budget=100_000, **goal)
     assert stopped.status[0] == "converged"
-    monkeypatch.setattr(simulated, "MANY_WALKS", np.inf)  # Negative control: they do not, and it is not
+    monkeypatch.setattr(known_gaussian, "MANY_WALKS", np.inf)  # Negative control: they do not, and it is not
     assert error(4 * 2_040) > 0.7 * first
     with pytest.warns(NotConvergedWarning, match="before it reached absolute_tolerance"):
         explainer(background[:1], budget=int(stopped.n_evaluations[0]), **goal)
@@ -260,33 +262,30 @@ def test_what_is_left_to_sampling_is_what_the_better_function_leaves_in_rows_it_
 @pytest.mark.parametrize("n_draws", [1, 3])
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("groups", GROUPINGS)
-def test_controls_of_walks_need_no_rows(groups, paired, n_draws):
+def test_controls_of_walks_need_no_rows(groups, paired, n_draws, monkeypatch):
     """Two outputs with two networks each, a constant column, against walks that form every row."""
     imputer, x, _ = bound(GROUPINGS[groups])
     functions = [((network(1, 0), network(1, 3)), (network(1, 5), network(1, 6)))]
-    one = np.ones(1)
-    reference = SimulatedReference.of(functions, one, x, imputer, MEMORY, np.random.default_rng(0), paired=paired)
+    estimator = cs.Permutation(paired=paired, n_draws=n_draws)
+    fitted = FittedFunctions(tuple(functions), np.ones(1), estimator, imputer, x, MEMORY)
+    known = GaussianControls.of(fitted, np.random.default_rng(0))
     rng = np.random.default_rng(1)
     permutations = sample_permutations(imputer.players.n_players, 7, rng)
     draws = imputer.sample(7 * n_draws, rng).reshape(7, n_draws, -1)
-    game = FunctionGame.of(functions[0], x, imputer, MEMORY)
-    unknown = UnitDraws(draws, None, None, np.zeros_like(game.at_x))
-    terms = Permutation(paired=paired, n_draws=n_draws).terms(game, permutations, unknown)
-    expected = reference.controls(0, terms, permutations, None)
-    found = reference.walk_controls(0, permutations, draws)
+    by_path = {}
+    for takes_scores in (True, False):
+        monkeypatch.setattr(ConditionedGame, "takes_scores", takes_scores)
+        by_path[takes_scores] = GaussianControls(fitted, known.simulated).controls(0, permutations, draws, None)
+    found, expected = by_path[True], by_path[False]
     assert found.shape == expected.shape == (7, imputer.players.n_players + 1, 2, 4)
     assert_allclose(found, expected, rtol=0, atol=1e-10)
     # Negative control: with the draws of another unit the noise of draws is another.
-    assert np.abs(reference.walk_controls(0, permutations, draws[::-1])[..., ::2] - expected[..., ::2]).max() > 0.01
+    other = GaussianControls(fitted, known.simulated).controls(0, permutations, draws[::-1], None)
+    assert np.abs(other[..., ::2] - expected[..., ::2]).max() > 0.01
 
 
 def test_wide_networks_take_the_rows():
     """Scores of many units cost more than rows of few columns."""
     imputer, x, _ = bound(GROUPINGS["alone"])
-    references = [
-        SimulatedReference.of(
-            [((network(n),),)], np.ones(1), x, imputer, MEMORY, np.random.default_rng(0), paired=True
-        ).takes_walks(0)
-        for n in (1, 6, 7, 30)
-    ]
-    assert references == [True, True, False, False]
+    games = [FunctionGame.of(((network(n),),), x, imputer, MEMORY) for n in (1, 6, 7, 30)]
+    assert [ConditionedGame(game).takes_scores for game in games] == [True, True, False, False]

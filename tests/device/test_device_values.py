@@ -12,7 +12,7 @@ import controlshap as cs
 from controlshap.engine.device import device_explanation
 from controlshap.engine.device.explain import explain_on_device, explain_problem
 from controlshap.engine.device.taylor import derivatives
-from controlshap.estimators.exact import all_coalitions, shapley_values
+from controlshap.estimators.enumeration import all_coalitions, shapley_values
 from controlshap.results.collect import Names
 from controlshap.testing import gaussian_quadratic_game, marginal_game, shapley_by_definition
 from controlshap.values.gaussian import GaussianConditional

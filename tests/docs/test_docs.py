@@ -127,7 +127,7 @@ def test_the_doctests_of_a_module_pass(name, tmp_path, monkeypatch):
 def test_doctests_are_found_and_a_wrong_one_is_caught():
     finder = doctest.DocTestFinder(exclude_empty=True)
     found = [test.name for name in MODULES for test in finder.find(importlib.import_module(name)) if test.examples]
-    assert {"controlshap.explainer.Explainer", "controlshap.estimators.exact.shapley_values"} <= set(found)
+    assert {"controlshap.explainer.Explainer", "controlshap.estimators.enumeration.shapley_values"} <= set(found)
     wrong = doctest.DocTestParser().get_doctest(">>> 1 + 1\n3\n", {}, "wrong", None, 0)
     assert doctest.DocTestRunner().run(wrong, out=lambda text: None).failed == 1
 

@@ -289,24 +289,6 @@ def test_what_it_cannot_control_is_refused(control):
         explain(DATA.model, control, 900, estimator="per_feature")
 
 
-def test_another_value_function_is_refused(plain_data):
-    class Own:
-        def bind(self, background, players, names):
-            bound = cs.Marginal().bind(background, players, names)
-
-            class Imputer:
-                finite_draws, center, players = bound.finite_draws, bound.center, bound.players
-
-                def __getattr__(self, name):
-                    return getattr(bound, name)
-
-            return Imputer()
-
-    explainer = cs.Explainer(plain_data.model, plain_data.background, Own(), "permutation", "ridge")
-    with pytest.raises(cs.NoClosedFormError, match="features='independent' and 'correlated'"):
-        explainer(plain_data.x, budget=400, rng=0)
-
-
 @pytest.mark.parametrize(
     ("make", "match"),
     [

@@ -7,9 +7,9 @@ from numpy.testing import assert_allclose
 
 import controlshap as cs
 from controlshap.controls.fits.coalition_process import FittedProcess, fit_process
-from controlshap.crossfitting.fit import unseen_inflation
-from controlshap.estimators.exact import all_coalitions, shapley_matrix
-from controlshap.sampling import batching as gathering
+from controlshap.crossfitting.coalition_controls import unseen_inflation
+from controlshap.estimators.enumeration import all_coalitions, shapley_matrix
+from controlshap.sampling import evaluation_log
 from controlshap.sampling.game import RowGame
 from controlshap.statistics import two_stage as strata
 from controlshap.testing import marginal_game, shapley_by_definition
@@ -162,7 +162,7 @@ def test_means_over_the_background_are_enough_of_many_coalitions(monkeypatch):
 def test_processes_with_means_are_as_accurate(monkeypatch):
     whole = explain_wide("coalitions")
     monkeypatch.setattr(strata, "MANY_UNITS", 200)
-    monkeypatch.setattr(gathering, "MOST_TRACED", 100 * 24)
+    monkeypatch.setattr(evaluation_log, "MOST_EVALUATIONS", 100 * 24)
     means = explain_wide("coalitions")
     # fitted to other rows, so the same within their errors, which are about the same
     z = (means.values - whole.values) / np.hypot(means.standard_errors, whole.standard_errors)
@@ -180,9 +180,9 @@ def test_of_many_coalitions_only_means_are_held(monkeypatch):
         found = original(self, coalitions, draws)
         bases = {
             id(one if one.base is None else one.base): one if one.base is None else one.base
-            for one in self.seen.values()
+            for one in self.log.pairs.values()
         }
-        held[len(self.seen)] = sum(base.nbytes for base in bases.values()) / len(self.seen)
+        held[len(self.log.pairs)] = sum(base.nbytes for base in bases.values()) / len(self.log.pairs)
         return found
 
     monkeypatch.setattr(RowGame, "repeated_values", watched)

@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chisquare
 
-from controlshap.estimators.kernel_sampling import sample_coalitions, size_probabilities
-from controlshap.estimators.permutation_sampling import sample_permutations
+from controlshap.estimators.kernel import sample_coalitions, size_probabilities
+from controlshap.estimators.permutation import sample_permutations
 from controlshap.statistics.two_stage import block_rows, visit_sequence
 from controlshap.testing.exhaustive import every_coalition, every_permutation
 

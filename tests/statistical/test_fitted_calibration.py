@@ -14,7 +14,7 @@ from calibration_cases import BEND, DATA, SLOPE, check, check_together, quadrati
 from scipy.stats import norm
 
 import controlshap as cs
-from controlshap.crossfitting import simulated
+from controlshap.crossfitting import known_gaussian, known_simulated
 from controlshap.testing import conditional_map, gaussian_quadratic_game, marginal_game, shapley_by_definition
 
 RNG = np.random.default_rng(8)
@@ -83,9 +83,9 @@ def explainer_and_truth(features, estimator, control, model):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(simulated, "MOST_PAIRS", 100)
-    monkeypatch.setattr(simulated, "FEWEST_PAIRS", 100)
-    monkeypatch.setattr(simulated, "MOST_ROWS", 4000)
+    monkeypatch.setattr(known_gaussian, "MOST_PAIRS", 100)
+    monkeypatch.setattr(known_gaussian, "FEWEST_PAIRS", 100)
+    monkeypatch.setattr(known_simulated, "MOST_ROWS", 4000)
 
 
 def replicate(features, estimator, control, model, budget, seed, n):

@@ -5,12 +5,12 @@
 
 import numpy as np
 import pytest
-from merging_cases import BACKGROUND, FEW, RNG, X, explain, model
+from merging_cases import BACKGROUND, FEW, RNG, X, explain, model, unit_stream
 from scipy.stats import norm
 
 import controlshap as cs
+from controlshap._random import Purpose, stream
 from controlshap.engine import rows as running
-from controlshap.sampling.visits import Replaced, Visits
 from controlshap.statistics import two_stage as strata
 from controlshap.statistics.batches import Batches
 from controlshap.statistics.two_stage import Strata, visit_sequence
@@ -37,25 +37,30 @@ def few(monkeypatch):
 @pytest.mark.parametrize("n_blocks", [2, 3, 7, 40])
 @pytest.mark.parametrize("n_units", [5, 100, 333])
 def test_visits_in_parts_are_those_of_the_whole_sequence(n_blocks, n_units):
-    visits, found = Visits(n_blocks, 3), []
-    while visits.n_units < n_units:
-        found.append(visits.take(min(13, n_units - visits.n_units)))
+    units, found = unit_stream(n_blocks, 3), []
+    while units.n_units < n_units:
+        found.append(units.visit(min(13, n_units - units.n_units))[0])
     block, rank = (np.concatenate([getattr(one, name) for one in found]) for name in ("block", "rank"))
-    np.testing.assert_array_equal(block, visit_sequence(n_blocks, n_units, np.random.default_rng(3)))
+    np.testing.assert_array_equal(block, units.restart().visit(n_units)[0].block)
+    rng = stream(3, Purpose.VISITS, 0)
+    rng.permutation(n_blocks)  # which rows are in which block
+    expected = visit_sequence(n_blocks, n_units, np.random.default_rng(int(rng.integers(0, 2**62))))
+    np.testing.assert_array_equal(block, expected)
     for number in range(n_blocks):
         np.testing.assert_array_equal(rank[block == number], np.arange((block == number).sum()))
 
 
 def test_rows_with_replacement_in_parts_are_those_drawn_at_once():
-    replaced = Replaced(100, 3, 5)
-    found = np.concatenate([replaced.take(n) for n in (1, 17, 200, 3)])
-    np.testing.assert_array_equal(found, np.random.default_rng(5).integers(0, 100, (221, 3)))
+    units = unit_stream(100, 5, "with replacement", n_draws=3)
+    found = np.concatenate([units.visit(n)[1] for n in (1, 17, 200, 3)])
+    np.testing.assert_array_equal(found, units.restart().visit(221)[1])
+    assert np.bincount(found.ravel(), minlength=100).max() > 8 + 3  # some more often than others: in no cycles
 
 
 @pytest.mark.parametrize("n_blocks", [1, 10, 100])
 def test_batches_depend_on_the_units_and_not_on_how_they_were_cut(n_blocks, few):
     values = RNG.normal(size=(1500, 2))
-    every = Visits(n_blocks, 3).take(1500)
+    every = unit_stream(n_blocks, 3).visit(1500)[0]
     whole, parts = Batches(n_blocks), Batches(n_blocks)
     whole.add(every, values)
     for start in range(0, 1500, 70):
@@ -90,7 +95,7 @@ def test_the_variance_of_batches_is_that_of_the_estimate(kind, few, global_seed)
     effects = 0.0 if kind == "independent" else 3.0 * rng.normal(size=n_blocks)
     estimates, variances, ignored = [], [], []
     for seed in range(2000):
-        units = Visits(n_blocks, seed).take(n_units)
+        units = unit_stream(n_blocks, seed).visit(n_units)[0]
         noise = rng.normal(size=n_units)
         batches = Batches(n_blocks)
         batches.add(units, (noise if kind == "independent" else effects[units.block] + noise)[:, None, None, None])

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import controlshap as cs
 from controlshap.data.players import resolve_players
-from controlshap.estimators.exact import all_coalitions
+from controlshap.estimators.enumeration import all_coalitions
 from controlshap.testing import conditional_map
 from controlshap.testing.exhaustive import every_permutation
 

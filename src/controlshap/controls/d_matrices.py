@@ -14,8 +14,8 @@ import numpy as np
 
 from controlshap._random import EXPLAINER_ENTROPY, Purpose, stream
 from controlshap._types import FloatArray
-from controlshap.estimators.exact import all_coalitions, shapley_matrix
-from controlshap.estimators.permutation_sampling import sample_permutations
+from controlshap.estimators.enumeration import all_coalitions, shapley_matrix
+from controlshap.estimators.permutation import sample_permutations
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.two_stage import Roots
 from controlshap.values.gaussian import GaussianImputer

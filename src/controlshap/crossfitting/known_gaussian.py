@@ -1,197 +1,302 @@
-"""What is known of fitted functions, against which their units are held: the controls' values come from here."""
+"""Known Shapley values of fitted functions under a conditioned Gaussian.
+
+A network's conditional mean is known in closed form for every coalition, so only permutations are left to simulate, and
+with few players nothing: all coalitions are enumerated. Any other function is averaged over permutations and draws.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.crossfitting.simulated import (
+from controlshap.crossfitting.known_simulated import (
+    MANY_WALKS,
+    REPLICATIONS,
+    FittedFunctions,
     Simulated,
-    draw_walks,
-    has_conditional_mean,
-    mean_coalitions,
-    mean_walks,
-    simulate_networks,
+    SimulatedControls,
+    interleave,
+    replicate,
     simulate_walks,
 )
-from controlshap.estimators import Permutation
-from controlshap.estimators.base import UnitDraws
+from controlshap.estimators.enumeration import chains, n_chains, shapley_values
+from controlshap.estimators.permutation import sample_permutations, walk_contributions
 from controlshap.functions.base import KnownFunction
 from controlshap.functions.network import Network
 from controlshap.sampling.game import FunctionGame
-from controlshap.statistics.terms import LeastSquaresTerms, MeanTerms, Terms
-from controlshap.statistics.two_stage import Roots
 from controlshap.values.gaussian import GaussianImputer
+from controlshap.values.linear_scores import coalition_scores, draw_scores, walk_scores
+
+#: Doubles of factors that simulating permutations may form, all together: bounds the time.
+WORK = 8e7
+#: Pairs of permutations.
+MOST_PAIRS, FEWEST_PAIRS = 6000, 400
+#: Pairs that are walked at once: bounds the memory.
+AT_ONCE = 300
+#: One in so many pairs shows how a network differs from its leader: folds fit the same data, and differ little.
+FOLLOWED = 10
+#: Coalitions that are enumerated instead, where chains of them are fewer than the walks, and doubles at a time.
+MOST_COALITIONS, COALITION_DOUBLES = 2**15, 2**20
 
 
-class Reference(Protocol):
-    """Known values of all functions of all folds."""
-
-    @property
-    def n_players(self) -> int:
-        """Players."""
-
-    def controls(self, fold: int, terms: Terms, design: Any, drawn: IntArray | None) -> FloatArray:
-        """Two controls for each function: `(u, components, outputs, 2 functions)`, or targets `(u, draws, ...)`.
-
-        `drawn` (u, draws) are the background rows of the units, where there is a background to draw from.
-        """
-
-    def roots(self, n_controls: int) -> Roots:
-        """Root of the error of the controls' known values."""
+def has_conditional_mean(function: KnownFunction, imputer: GaussianImputer) -> bool:
+    """Whether the draw can be integrated out."""
+    return isinstance(function, Network) and imputer.finite_draws is None
 
 
 @dataclass(frozen=True)
-class SimulatedReference:
-    """Values simulated without model calls, and conditional means where they are known.
+class GaussianControls(SimulatedControls):
+    """Controls against conditional means of networks, and these against simulated values."""
+
+    @staticmethod
+    def _simulate(
+        fitted: FittedFunctions, rng: np.random.Generator, tolerances: FloatArray | None, n_walks: float
+    ) -> dict[int, Simulated]:
+        """Networks from the same permutations, other functions from the same walks."""
+        imputer = cast("GaussianImputer", fitted.imputer)
+        placed = [one for one in fitted.distinct if has_conditional_mean(one[0], imputer)]
+        networks = [cast("Network", function) for function, _, _ in placed]
+        others = [function for function, _, _ in fitted.distinct if not has_conditional_mean(function, imputer)]
+        simulated: list[Simulated] = []
+        if networks:
+            # the same fit to other folds leads: that of the first fold, with its output and its place
+            numbers = {id(network): number for number, network in enumerate(networks)}
+            first = [id(fitted.by_fold[0][output][place]) for _, output, place in placed]
+            leaders = np.array([numbers.get(leader, number) for number, leader in enumerate(first)])
+            enough = None if tolerances is None else tolerances[[output for _, output, _ in placed]]
+            simulated += simulate_networks(imputer, fitted.x, networks, rng, leaders, enough, n_walks)
+        if others:
+            game = FunctionGame.of((tuple(others),), fitted.x, imputer, fitted.memory_limit)
+            simulated += simulate_walks(game, rng)
+        return {id(function): one for function, one in zip([*networks, *others], simulated, strict=True)}
+
+    @cached_property
+    def _games(self) -> tuple[ConditionedGame, ...]:
+        return tuple(ConditionedGame(game) for game in self.fitted.games)
+
+    def controls(self, fold: int, design: Any, draws: FloatArray, rows: IntArray | None) -> FloatArray:
+        """What units miss of the mean over draws, and how that differs from the simulated value."""
+        game, known = self._games[fold], self.known(fold)
+        if not game.integrated.any():
+            return super().controls(fold, design, draws, rows)
+        terms = self.fitted.unit_terms(game, design, draws, np.concatenate([known[-1], known[-1]], axis=1))
+        drawn, means = np.split(terms.unit_values(), 2, axis=-1)
+        expected = terms.expected(known)
+        middle = np.where(game.integrated, means, expected)
+        if not self.fitted.estimator.is_least_squares:
+            middle[:, -1] = known[-1]
+        return interleave(drawn - middle, middle - expected)
+
+    def _error_in(self, function: KnownFunction) -> int:
+        """In the second control where the draw is integrated out."""
+        return int(has_conditional_mean(function, cast("GaussianImputer", self.fitted.imputer)))
+
+
+@dataclass(frozen=True)
+class ConditionedGame:
+    """Fitted functions on rows, and beside them, as further functions, their means over draws given a coalition.
 
     Attributes
     ----------
-    functions, simulated : for each fold, output and function
-    weights : ndarray of shape (folds,)
-        Share of the units that each fold has.
+    drawn : FunctionGame
+        The functions on rows.
     """
 
-    functions: Sequence[tuple[tuple[KnownFunction, ...], ...]]
-    simulated: list[list[list[Simulated]]]
-    weights: FloatArray
-    x: FloatArray
-    imputer: GaussianImputer
-    paired: bool
-
-    @classmethod
-    def of(
-        cls,
-        functions: Sequence[tuple[tuple[KnownFunction, ...], ...]],
-        weights: FloatArray,
-        x: FloatArray,
-        imputer: GaussianImputer,
-        memory_limit: int,
-        rng: np.random.Generator,
-        *,
-        paired: bool,
-        tolerances: FloatArray | None = None,
-        n_walks: float = 0.0,
-    ) -> SimulatedReference:
-        """Simulate all functions, networks from the same permutations and the rest from the same walks.
-
-        `tolerances` (outputs,) are variances of known values that are small enough; with many walks of the model more
-        is simulated.
-        """
-        every = (f for of_fold in functions for of_output in of_fold for f in of_output)
-        flat = list({id(f): f for f in every}.values())  # a shared function is the same in every fold
-        networks = [f for f in flat if isinstance(f, Network) and has_conditional_mean(f, imputer)]
-        rest = [f for f in flat if not has_conditional_mean(f, imputer)]
-        by_function: dict[int, Simulated] = {}
-        if networks:
-            of_output = {id(f): o for of in functions for o, fs in enumerate(of) for f in fs}
-            # the same fit to other folds leads: that of the first fold, with its output and its place
-            first = {id(f): functions[0][o][n] for of in functions for o, fs in enumerate(of) for n, f in enumerate(fs)}
-            numbers = {id(f): number for number, f in enumerate(networks)}
-            leaders = np.array([numbers.get(id(first[id(f)]), number) for number, f in enumerate(networks)])
-            enough = None if tolerances is None else tolerances[[of_output[id(f)] for f in networks]]
-            found = simulate_networks(imputer, x, networks, rng, leaders, enough, n_walks)
-            by_function |= {id(f): one for f, one in zip(networks, found, strict=True)}
-        if rest:
-            game = FunctionGame.of((tuple(rest),), x, imputer, memory_limit)
-
-            def walk(permutations: IntArray, draws: FloatArray) -> FloatArray:
-                unknown = UnitDraws(draws, None, None, np.zeros_like(game.at_x))
-                return Permutation().terms(game, permutations, unknown).values[:, :, 0]
-
-            by_function |= {id(f): one for f, one in zip(rest, simulate_walks(walk, imputer, rng), strict=True)}
-        simulated = [[[by_function[id(f)] for f in of_output] for of_output in of_fold] for of_fold in functions]
-        return cls(functions, simulated, weights, x, imputer, paired)
+    drawn: FunctionGame
 
     @property
-    def n_players(self) -> int:
-        """Players."""
-        return self.imputer.players.n_players
+    def imputer(self) -> GaussianImputer:
+        """The value function."""
+        return cast("GaussianImputer", self.drawn.imputer)
 
-    def controls(self, fold: int, terms: Terms, design: Any, drawn: IntArray | None) -> FloatArray:  # noqa: ARG002
-        """What units miss of the mean over draws, and how that differs from the simulated value."""
-        walked = unit_values(terms)
-        within, between = np.zeros_like(walked), np.zeros_like(walked)
-        for output, of_output in enumerate(self.functions[fold]):
-            for number, function in enumerate(of_output):
-                known = self.simulated[fold][output][number].mean
-                of_unit = walked[:, :, output, number]
-                target = known
-                if isinstance(terms, LeastSquaresTerms):
-                    target = (terms.regressors @ known[:-1])[:, None]
-                    of_unit = of_unit if terms.paired else of_unit - known[-1]
-                middle = target
-                if isinstance(function, Network) and has_conditional_mean(function, self.imputer):
-                    middle = self._mean_over_draws(function, terms, design, known, of_unit.shape)
-                within[:, :, output, number] = of_unit - middle
-                between[:, :, output, number] = middle - target
-        if self.imputer.finite_draws is not None and isinstance(terms, MeanTerms):
-            within[:, -1] = between[:, -1] = 0.0  # v(0) is known then
-        return interleaved(within, between)
+    @cached_property
+    def integrated(self) -> BoolArray:
+        """Which functions `(outputs, functions)` have conditional means; those of others are left 0."""
+        every = self.drawn.functions
+        return np.array([[has_conditional_mean(f, self.imputer) for f in of_output] for of_output in every])
 
-    def takes_walks(self, fold: int) -> bool:
-        """Whether a fold's functions are networks of so few units that their scores cost less than rows."""
-        every = [f for of_output in self.functions[fold] for f in of_output]
-        networks = [f for f in every if isinstance(f, Network) and has_conditional_mean(f, self.imputer)]
-        return len(networks) == len(every) and sum(len(f.weights) + 1 for f in networks) <= len(self.x)
+    @cached_property
+    def _networks(self) -> list[Network]:
+        """All functions, output by output; networks where all are integrated."""
+        return [cast("Network", f) for of_output in self.drawn.functions for f in of_output]
 
-    def walk_controls(self, fold: int, permutations: IntArray, draws: FloatArray) -> FloatArray:
-        """As `controls`, of walks with draws `(u, d, columns)`."""
-        networks = cast("list[Network]", [f for of_output in self.functions[fold] for f in of_output])
-        drawn, middle = draw_walks(self.imputer, self.x, permutations, draws, networks)
-        if self.paired:
-            backwards = draw_walks(self.imputer, self.x, permutations[:, ::-1], draws, networks)
-            drawn, middle = 0.5 * (drawn + backwards[0]), 0.5 * (middle + backwards[1])
-        known = np.stack([one.mean for of_output in self.simulated[fold] for one in of_output], axis=1)
-        middle[:, -1] = known[-1]
-        shape = (*drawn.shape[:2], len(self.functions[fold]), -1)
-        return interleaved((drawn - middle).reshape(shape), (middle - known).reshape(shape))
+    @property
+    def at_x(self) -> FloatArray:
+        """v(all), `(outputs, 2 functions)`."""
+        return np.concatenate([self.drawn.at_x, self.drawn.at_x], axis=1)
 
-    def _mean_over_draws(
-        self, function: Network, terms: Terms, design: Any, known: FloatArray, shape: tuple[int, ...]
-    ) -> FloatArray:
-        if isinstance(terms, LeastSquaresTerms):
-            coalitions: BoolArray = np.stack([design, ~design], axis=1) if terms.paired else design[:, None]
-            values = mean_coalitions(self.imputer, self.x, coalitions, [function])[..., 0]
-            targets = 0.5 * (values[:, 0] - values[:, 1]) if terms.paired else values[:, 0] - known[-1]
-            return np.broadcast_to(targets[:, None], shape)
-        walks = mean_walks(self.imputer, self.x, design, [function])[:, :, 0]
-        if self.paired:
-            backwards = mean_walks(self.imputer, self.x, design[:, ::-1], [function])[:, :, 0]
-            walks = 0.5 * (walks + backwards)
-        return np.concatenate([walks, np.full((len(walks), 1), known[-1])], axis=1)
+    @cached_property
+    def takes_scores(self) -> bool:
+        """Whether all functions are networks of so few units that their scores cost less than rows."""
+        return bool(self.integrated.all()) and len(_weights(self._networks)) <= len(self.drawn.x)
 
-    def roots(self, n_controls: int) -> Roots:
-        """Scatter of the replications, in the control that holds units against the simulated value."""
-        n_outputs = len(self.functions[0])
-        rows = np.zeros((len(self.simulated[0][0][0].values), self.n_players + 1, n_outputs, n_controls))
-        for weight, of_fold, functions in zip(self.weights, self.simulated, self.functions, strict=True):
-            for output, of_output in enumerate(of_fold):
-                for number, one in enumerate(of_output):
-                    integrated = has_conditional_mean(functions[output][number], self.imputer)
-                    # common permutations: the folds' errors add up
-                    rows[:, :, output, 2 * number + integrated] -= weight * one.root_rows
-        if self.imputer.finite_draws is not None:
-            rows[:, -1] = 0.0
-        n = len(rows)
-        return Roots(rows, np.zeros(n, dtype=np.int64), np.array([n - 1.0]))
+    def evaluate(self, rows: FloatArray) -> FloatArray:
+        """The functions on rows, twice."""
+        values = self.drawn.evaluate(rows)
+        return np.concatenate([values, values], axis=-1)
+
+    def coalition_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
+        """Values `(u, k, d, outputs, 2 functions)`."""
+        return self._beside_means(self.drawn.coalition_values(coalitions, draws), coalitions)
+
+    def repeated_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
+        """As `coalition_values`; each pair is evaluated once."""
+        return self._beside_means(self.drawn.repeated_values(coalitions, draws), coalitions)
+
+    def _beside_means(self, values: FloatArray, coalitions: BoolArray) -> FloatArray:
+        means = np.zeros((*coalitions.shape[:2], 1, *self.integrated.shape))
+        for output, place, network in self._integrated_networks():
+            means[:, :, 0, output, place] = mean_coalitions(self.imputer, self.drawn.x, coalitions, [network])[..., 0]
+        return np.concatenate([values, np.broadcast_to(means, values.shape)], axis=-1)
+
+    def walk_values(self, permutations: IntArray, draws: FloatArray, at_draws: FloatArray) -> FloatArray:
+        """Values `(u, players + 1, outputs, 2 functions)`, from scores alone where these cost less than rows."""
+        shape = self.integrated.shape
+        if self.takes_scores:
+            parts = draw_walks(self.imputer, self.drawn.x, permutations, draws, self._networks)
+            return np.concatenate([part.reshape(*part.shape[:2], *shape) for part in parts], axis=-1)
+        values = self.drawn.walk_values(permutations, draws, np.ascontiguousarray(at_draws[..., : shape[1]]))
+        means = np.zeros_like(values)
+        for output, place, network in self._integrated_networks():
+            means[:, :, output, place] = mean_walks(self.imputer, self.drawn.x, permutations, [network])[..., 0]
+        return np.concatenate([values, means], axis=-1)
+
+    def _integrated_networks(self) -> Iterator[tuple[int, int, Network]]:
+        for output, place in np.argwhere(self.integrated):
+            yield output, place, cast("Network", self.drawn.functions[output][place])
 
 
-def unit_values(terms: Terms) -> FloatArray:
-    """What units say: terms `(u, components, ...)`, or targets of draws `(u, draws, ...)`."""
-    if isinstance(terms, LeastSquaresTerms):
-        return terms.draw_targets
-    if isinstance(terms, MeanTerms):
-        return terms.values
-    raise TypeError(f"unknown terms {type(terms).__name__}")
+def mean_walks(imputer: GaussianImputer, x: FloatArray, permutations: IntArray, networks: list[Network]) -> FloatArray:
+    """Conditional means `(u, players + 1, networks)` along walks."""
+    return _smoothed(networks, *walk_scores(imputer, x, permutations, _weights(networks)))
 
 
-def interleaved(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Two controls of each function side by side, and 0 where a function's values were out of reach."""
-    both = np.stack([first, second], axis=-1).reshape(*first.shape[:-1], -1)
-    finite = np.isfinite(both).all(axis=tuple(range(both.ndim - 1)))
-    return np.where(finite, both, 0.0)
+def draw_walks(
+    imputer: GaussianImputer, x: FloatArray, permutations: IntArray, draws: FloatArray, networks: list[Network]
+) -> tuple[FloatArray, FloatArray]:
+    """Values `(u, players + 1, networks)` along walks, averaged over draws `(u, d, columns)`, and conditional means.
+
+    Both come from one factor, and no row is formed.
+    """
+    scores, means, variances = draw_scores(imputer, x, permutations, _weights(networks), draws)
+    drawn = np.stack([network.of_scores(scores[..., own]) for network, own in _with_scores(networks)], axis=-1)
+    return drawn.mean(axis=1), _smoothed(networks, means, variances)
+
+
+def mean_coalitions(
+    imputer: GaussianImputer, x: FloatArray, coalitions: BoolArray, networks: list[Network]
+) -> FloatArray:
+    """Conditional means `(u, k, networks)` given coalitions."""
+    return _smoothed(networks, *coalition_scores(imputer, x, coalitions, _weights(networks)))
+
+
+def _weights(networks: list[Network]) -> FloatArray:
+    """Weights `(scores, columns)` of all scores that networks need: of their units, then of their linear part."""
+    return np.concatenate([np.concatenate([network.weights, network.linear[None]]) for network in networks])
+
+
+def _with_scores(networks: list[Network]) -> Iterator[tuple[Network, slice]]:
+    """Each network with its own among the scores of all."""
+    end = 0
+    for network in networks:
+        start, end = end, end + len(network.weights) + 1
+        yield network, slice(start, end)
+
+
+def _smoothed(networks: list[Network], means: FloatArray, variances: FloatArray) -> FloatArray:
+    """Means `(..., networks)` of networks whose scores are normal."""
+    values = [one.mean_of_scores(means[..., own], variances[..., own]) for one, own in _with_scores(networks)]
+    return np.stack(values, axis=-1)
+
+
+def simulate_networks(
+    imputer: GaussianImputer,
+    x: FloatArray,
+    networks: list[Network],
+    rng: np.random.Generator,
+    leaders: IntArray | None = None,
+    tolerances: FloatArray | None = None,
+    n_walks: float = 0.0,
+) -> list[Simulated]:
+    """Known values of networks: of all coalitions where these are few, else from the same permutations.
+
+    Parameters
+    ----------
+    leaders : ndarray of shape (networks,), optional
+        For each network the number of one much like it (its own, by default). Of a network that follows another only
+        the difference is simulated, from a part of the permutations: it varies little.
+    tolerances : ndarray of shape (networks,), optional
+        Variances of the known values, on average over players, that are small enough: further permutations are left
+        out. By default all are used.
+    n_walks : float
+        Paired walks that the model's evaluations would make. With many of them there are more permutations.
+    """
+    p, c = imputer.players.n_players, imputer.players.n_columns
+    pairs = int(np.clip(WORK // (2 * c * (c + 10 * p)), FEWEST_PAIRS, MOST_PAIRS)) // REPLICATIONS
+    pairs = int(pairs * max(1.0, n_walks / MANY_WALKS))
+    if 2**p <= MOST_COALITIONS and n_chains(p) <= 2 * pairs * REPLICATIONS:
+        return [Simulated.exactly(values) for values in _enumerate(imputer, x, networks)]
+    led = np.arange(len(networks)) if leaders is None else leaders
+    values = replicate(lambda some: _replications(imputer, x, networks, led, some, rng), pairs, tolerances)
+    base = np.array([float(_base(imputer, network)) for network in networks])
+    bases = np.broadcast_to(base[:, None, None], (len(base), REPLICATIONS, 1))
+    return [Simulated(one) for one in np.concatenate([values, bases], axis=2)]
+
+
+def _replications(
+    imputer: GaussianImputer,
+    x: FloatArray,
+    networks: list[Network],
+    led: IntArray,
+    pairs: int,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Values `(networks, replications, players)`, each replication from so many pairs of permutations."""
+    first = np.unique(led)
+    followers = np.setdiff1d(np.arange(len(networks)), first)
+    p = imputer.players.n_players
+    sizes = [min(AT_ONCE, pairs - start) for start in range(0, pairs, AT_ONCE)]
+    parts = [-(-size // FOLLOWED) for size in sizes]
+    values = np.empty((len(networks), REPLICATIONS, p))
+    for number in range(REPLICATIONS):
+        sums, gaps = np.zeros((p, len(first))), np.zeros((p, len(followers)))
+        for size, part in zip(sizes, parts, strict=True):
+            forward = sample_permutations(p, size, rng)
+            both = np.concatenate([forward, forward[:, ::-1]])
+            walks = walk_contributions(both, mean_walks(imputer, x, both, [networks[k] for k in first]))
+            sums += walks.sum(axis=0)
+            if len(followers):
+                some = np.r_[:part, size : size + part]
+                own = mean_walks(imputer, x, both[some], [networks[k] for k in followers])
+                leading = walks[some][:, :, np.searchsorted(first, led[followers])]
+                gaps += (walk_contributions(both[some], own) - leading).sum(axis=0)
+        values[first, number] = sums.T / (2 * pairs)
+        values[followers, number] = values[led[followers], number] + gaps.T / (2 * sum(parts))
+    return values
+
+
+def _enumerate(imputer: GaussianImputer, x: FloatArray, networks: list[Network]) -> FloatArray:
+    """Shapley values and base value `(networks, players + 1)` from the conditional means of all coalitions."""
+    permutations, own = chains(imputer.players.n_players)
+    p = permutations.shape[1]
+    weights = _weights(networks)
+    table = np.empty((2**p, len(networks)))
+    step = max(1, COALITION_DOUBLES // ((p + 1) * len(weights)))
+    for start in range(0, len(permutations), step):
+        some, inside = permutations[start : start + step], own[start : start + step]
+        means, variances = walk_scores(imputer, x, some, weights)
+        # the number of a coalition has bit j for player j, as in `all_coalitions`
+        numbers = np.concatenate([np.zeros((len(some), 1), dtype=np.int64), np.cumsum(1 << some, axis=1)], axis=1)
+        table[numbers[inside]] = _smoothed(networks, means[inside], variances[inside])
+    return np.concatenate([shapley_values(table), table[:1]]).T
+
+
+def _base(imputer: GaussianImputer, network: Network) -> FloatArray:
+    weights = _weights([network])
+    variances = np.einsum("nc,cd,nd->n", weights, imputer.moments.covariance, weights)
+    return network.mean_of_scores(weights @ imputer.moments.mean, variances)

@@ -22,10 +22,7 @@ from typing import Any
 import numpy as np
 
 from controlshap._types import FloatArray, IntArray
-from controlshap.crossfitting.known_gaussian import interleaved, unit_values
-from controlshap.data.players import Players
-from controlshap.functions.base import KnownFunction
-from controlshap.statistics.terms import LeastSquaresTerms, Terms
+from controlshap.crossfitting.known_simulated import FittedFunctions, KnownControls, interleave
 from controlshap.statistics.two_stage import Roots
 
 #: Up to how many rows all are computed for each fold, and how many of the others beyond.
@@ -35,11 +32,12 @@ GROUPS = 20
 
 
 @dataclass(frozen=True)
-class MarginalReference:
-    """Exact values for every draw.
+class MarginalControls(KnownControls):
+    """Controls against the exact values of every draw, and these against their mean.
 
     Attributes
     ----------
+    fitted : FittedFunctions
     values : list of ndarray of shape (rows, players, outputs, functions)
         For each fold; NaN where out of reach.
     means : list of ndarray of shape (players, outputs, functions)
@@ -50,6 +48,7 @@ class MarginalReference:
         Root of the covariance of the folds' means together; no rows where they are exact.
     """
 
+    fitted: FittedFunctions
     values: list[FloatArray]
     means: list[FloatArray]
     places: IntArray
@@ -57,107 +56,76 @@ class MarginalReference:
 
     @classmethod
     def of(
-        cls,
-        functions: Sequence[tuple[tuple[KnownFunction, ...], ...]],
-        x: FloatArray,
-        background: FloatArray,
-        draw_index: IntArray,
-        players: Players,
-        fold: IntArray | None = None,
-        *,
-        shares: FloatArray,
-        rng: np.random.Generator,
-    ) -> MarginalReference:
+        cls, fitted: FittedFunctions, rows: IntArray, fold: IntArray | None, rng: np.random.Generator
+    ) -> MarginalControls:
         """Values of the background's rows, or of the visited ones and a random part of the others.
 
-        `draw_index` (n, draws) are the rows of all units, or of all visited blocks, and `fold` their folds. `shares` is
-        what each fold has of the units.
+        `rows` (n, draws) are the background rows of all units, or of all visited blocks, and `fold` (n,) their folds
+        where each has one.
         """
-        n, n_folds = len(background), len(functions)
-        visited = np.unique(draw_index)
+        background, n_folds = fitted.imputer.finite_draws, len(fitted.by_fold)
+        assert background is not None
+        n, visited = len(background), np.unique(rows)
         each = min(MOST_OTHERS, (n - len(visited)) // n_folds)
         each -= each % GROUPS
         if n <= MOST_ROWS or each < 2 * GROUPS:
-            values = _values(functions, x, [background] * n_folds, players)
+            values = _values(fitted, [background] * n_folds)
             means = [known.mean(axis=0) for known in values]
-            shift = _shift(values, visited, draw_index, fold)
+            shift = _shift(values, visited, rows, fold)
             none = np.zeros((0, *means[0].shape))
-            return cls(values, [mean + shift for mean in means], np.arange(n), none)
+            return cls(fitted, values, [mean + shift for mean in means], np.arange(n), none)
         others = np.setdiff1d(np.arange(n), visited)
         parts = rng.permutation(others)[: n_folds * each].reshape(n_folds, each)
         places: IntArray = np.zeros(n, dtype=np.int64)
         places[visited] = np.arange(len(visited))
-        found = _values(functions, x, [background[np.concatenate([visited, part])] for part in parts], players)
-        values, of_others = [known[: len(visited)] for known in found], [known[len(visited) :] for known in found]
+        both = _values(fitted, [background[np.concatenate([visited, part])] for part in parts])
+        values, of_others = [known[: len(visited)] for known in both], [known[len(visited) :] for known in both]
         share = len(visited) / n
         means = [
             share * known.mean(axis=0) + (1.0 - share) * other.mean(axis=0)
             for known, other in zip(values, of_others, strict=True)
         ]
-        shift = share * _shift(values, np.arange(len(visited)), places[draw_index], fold)
-        errors = (1.0 - share) * _errors(values, of_others, shares, len(others))
-        return cls(values, [mean + shift for mean in means], places, errors)
+        shift = share * _shift(values, np.arange(len(visited)), places[rows], fold)
+        errors = (1.0 - share) * _errors(values, of_others, fitted.shares, len(others))
+        return cls(fitted, values, [mean + shift for mean in means], places, errors)
 
-    @property
-    def n_players(self) -> int:
-        """Players."""
-        return int(self.values[0].shape[1])
-
-    def controls(self, fold: int, terms: Terms, design: Any, drawn: IntArray | None) -> FloatArray:  # noqa: ARG002
+    def controls(self, fold: int, design: Any, draws: FloatArray, rows: IntArray | None) -> FloatArray:
         """What units miss of their draws' values, and how these differ from the mean."""
-        if drawn is None:
-            raise TypeError("exact values of draws are known for the rows of a background only")
-        known, mean = self.values[fold], self.means[fold]
-        of_draws = known[self.places[drawn]]  # (u, d, p, o, f)
-        if isinstance(terms, LeastSquaresTerms):
-            # Unpaired targets are held against v(0), and g(b) = g(x) - sum of its values.
-            at = terms.regressors if terms.paired else terms.regressors - 1.0
-            whole = 0.0 if terms.paired else terms.total
-            within = terms.draw_targets - whole - np.einsum("up,udpof->udof", at, of_draws)
-            between = np.einsum("up,udpof->udof", at, of_draws - mean)
-        else:
-            of_units = of_draws.mean(axis=1)
-            nothing = np.zeros((len(drawn), 1, *mean.shape[1:]))
-            within = np.concatenate([unit_values(terms)[:, :-1] - of_units, nothing], axis=1)
-            between = np.concatenate([of_units - mean, nothing], axis=1)
-        return interleaved(within, between)
+        assert rows is not None
+        game = self.fitted.games[fold]
+        terms = self.fitted.unit_terms(game, design, draws, np.zeros_like(game.at_x))
+        of_draws = self.values[fold][self.places[rows]]  # (u, d, p, o, f)
+        return interleave(*terms.split_noise(of_draws, self.means[fold]))
 
     def roots(self, n_controls: int) -> Roots:
         """The error of the mean, in the control that holds rows against it; v(0) is known."""
-        n = len(self.errors)
-        rows = np.zeros((n, self.n_players + 1, self.values[0].shape[2], n_controls))
+        n, (n_players, n_outputs, n_functions) = len(self.errors), self.errors.shape[1:]
+        rows = np.zeros((n, n_players + 1, n_outputs, n_controls))
         if n == 0:
             return Roots.zero(rows.shape[1:])
-        n_functions = self.errors.shape[-1]
         rows[:, :-1, :, 1 : 2 * n_functions : 2] = -self.errors
-        n_folds = len(self.values)
-        return Roots(rows, np.zeros(n, dtype=np.int64), np.array([n_folds * (GROUPS - 1.0)]))
+        return Roots(rows, np.zeros(n, dtype=np.int64), np.array([len(self.values) * (GROUPS - 1.0)]))
 
 
-def _values(
-    functions: Sequence[tuple[tuple[KnownFunction, ...], ...]],
-    x: FloatArray,
-    rows: Sequence[FloatArray],
-    players: Players,
-) -> list[FloatArray]:
+def _values(fitted: FittedFunctions, rows: Sequence[FloatArray]) -> list[FloatArray]:
     """Values `(rows, players, outputs, functions)` of each fold's functions for its own rows."""
-    found = []
+    by_fold, players = [], fitted.imputer.players
     made: dict[tuple[int, int], FloatArray | None] = {}  # a shared function is the same in every fold
-    for of_fold, here in zip(functions, rows, strict=True):
+    for of_fold, here in zip(fitted.by_fold, rows, strict=True):
         values = np.full((len(here), players.n_players, len(of_fold), len(of_fold[0])), np.nan)
         for output, of_output in enumerate(of_fold):
-            for number, function in enumerate(of_output):
+            for place, function in enumerate(of_output):
                 key = id(function), id(here)
                 if key not in made:
-                    made[key] = function.draw_values(x, here, players)
+                    made[key] = function.draw_values(fitted.x, here, players)
                 of_draws = made[key]
                 if of_draws is not None:
-                    values[:, :, output, number] = of_draws
-        found.append(values)
-    return found
+                    values[:, :, output, place] = of_draws
+        by_fold.append(values)
+    return by_fold
 
 
-def _shift(values: list[FloatArray], visited: IntArray, draw_index: IntArray, fold: IntArray | None) -> FloatArray:
+def _shift(values: list[FloatArray], visited: IntArray, drawn: IntArray, fold: IntArray | None) -> FloatArray:
     """What to add to the folds' means over rows (the visited ones among them) for being held against unseen rows.
 
     A function knows the rows it was fitted to better than others. Given it, the fold's own rows and those that nobody
@@ -165,9 +133,9 @@ def _shift(values: list[FloatArray], visited: IntArray, draw_index: IntArray, fo
     changes on average over folds is taken off everywhere alike. Nothing changes where all folds have all rows.
     """
     shift = np.zeros(values[0].shape[1:])
-    if fold is None or draw_index.shape[1] > 1:
+    if fold is None or drawn.shape[1] > 1:
         return shift
-    own = [np.unique(draw_index[fold == k]) for k in range(len(values))]
+    own = [np.unique(drawn[fold == k]) for k in range(len(values))]
     if sum(len(rows) for rows in own) != len(visited):
         return shift  # rows of several folds
     for known, rows in zip(values, own, strict=True):

@@ -23,15 +23,13 @@ from controlshap.controls import (
     Trees,
 )
 from controlshap.controls.fits.boosting import boosting_available
-from controlshap.estimators import Enumeration, Estimator, Kernel, PerFeature, Permutation
-from controlshap.estimators.exact import MOST_PLAYERS
+from controlshap.estimators import Enumeration, Estimator, Kernel, Permutation
+from controlshap.estimators.enumeration import MOST_PLAYERS
 from controlshap.functions import KnownFunction
 from controlshap.models.derivatives import FiniteDifferences
 from controlshap.problem import Problem
 from controlshap.sampling.base_value import base_draws
 from controlshap.statistics.stopping import Stopping
-from controlshap.values.gaussian import GaussianImputer
-from controlshap.values.marginal import MarginalImputer
 from controlshap.variances import Analytic, LeastSquares, Variance
 
 #: Largest share of the budget that the derivatives of an automatic control may take.
@@ -183,9 +181,9 @@ def make_plan(problem: Problem, stopping: Stopping) -> Plan:
     if problem.controls is None and controls and least_budget(problem, estimator, controls, variance, budget) > budget:
         controls, others = (), None
         reasons["control"] = "no automatic control fits the budget"
-    own = getattr(problem.imputer, "replace", False) or getattr(estimator, "own_draws", False)
+    own = problem.imputer.with_replacement or estimator.draws_own_rows
     # whole backgrounds, enumerated or used again with every coalition, have nothing to replace
-    replaced = own and problem.base.finite and not estimator.settles_draws and not getattr(estimator, "reuse", False)
+    replaced = own and problem.base.finite and not estimator.exact_per_draw and not estimator.reuses_evaluations
     return Plan(
         estimator=estimator,
         variance=variance,
@@ -196,7 +194,7 @@ def make_plan(problem: Problem, stopping: Stopping) -> Plan:
         n_base_draws=base_draws(problem, estimator, budget, early=early),
         with_replacement=bool(replaced),
         keeps=_what_is_kept(problem, estimator, variance, controls),
-        is_exact=estimator.settles_draws and problem.base.finite,
+        is_exact=estimator.exact_per_draw and problem.base.finite,
         form=problem.form,
         reasons=reasons,
     )
@@ -210,9 +208,9 @@ def _what_is_kept(
     processes = [control for control in fitted if control.models_coalitions]
     if not variance.takes_batches:
         return "units"
-    if getattr(estimator, "reuse", False):
+    if estimator.reuses_evaluations:
         return "coalition means" if len(processes) == len(fitted) else "units"
-    if processes or (estimator.settles_draws and problem.base.finite):
+    if processes or (estimator.exact_per_draw and problem.base.finite):
         return "units"
     return "batches"
 
@@ -227,12 +225,8 @@ def choose_estimator(
         reasons["estimator"] = "there is one player"
         return Enumeration()
     estimator = problem.estimator
-    if isinstance(estimator, (Kernel, Permutation, PerFeature)):
-        # A finite background has no more draws than rows.
-        most = len(problem.base.rows) if problem.base.finite else estimator.n_draws
-        return replace(estimator, n_draws=min(estimator.n_draws, most))
     if estimator is not None:
-        return estimator
+        return estimator.with_draws(len(problem.base.rows)) if problem.base.finite else estimator
     base = problem.base
     if _can_enumerate(problem, budget, early=early):
         reasons["estimator"] = "all coalitions fit the budget" if base.finite else "all coalitions cost less than walks"
@@ -272,7 +266,7 @@ def _pays_whole_background(problem: Problem, budget: int) -> bool:
 
 def _choose_variance(problem: Problem, estimator: Estimator, reasons: dict[str, str]) -> Variance:
     """The variance asked for, or the one that fits the estimator."""
-    if estimator.settles_draws and (problem.base.finite or isinstance(problem.variance, LeastSquares)):
+    if estimator.exact_per_draw and (problem.base.finite or isinstance(problem.variance, LeastSquares)):
         reasons["variance"] = "coalitions are enumerated"
         return Analytic()
     if problem.variance is not None:
@@ -295,19 +289,21 @@ def _choose_controls(
         return (), None
     if problem.controls is not None:
         return problem.controls, None
-    if isinstance(estimator, Enumeration):
+    if estimator.exact_per_draw:
         reasons["control"] = "nothing is left to sampling of coalitions"
         return (), None
     if not np.isfinite(problem.background).all():
         reasons["control"] = "the background has missing values"
         return (), None
-    if isinstance(estimator, Kernel) and estimator.reuse:
+    if estimator.reuses_evaluations:
         reasons["control"] = "interpolates the coalitions evaluated, with and without a ridge"
         return (CoalitionProcess(), CoalitionProcess(start=None)), None
-    known = isinstance(problem.imputer, (MarginalImputer, GaussianImputer))
-    if known and isinstance(estimator, (Permutation, Kernel)):
+    if estimator.takes_fitted_controls:
         reasons["control"] = "fitted to the evaluations themselves, which costs none"
         return _fitted_to_evaluations(problem, budget)
+    if not (problem.imputer.mixes_columns or problem.imputer.linear_in_x):
+        reasons["control"] = "nothing is fitted to these units, and Taylor has no known values"
+        return (), None
     return _cheap_taylor(problem, budget, reasons), None
 
 
@@ -318,7 +314,7 @@ def _fitted_to_evaluations(problem: Problem, budget: int) -> tuple[tuple[Control
     """
     shared: tuple[Control, ...] = () if problem.shared is None else (problem.shared,)
     few = problem.players.n_columns <= MOST_TAYLOR_COLUMNS
-    if problem.correlated and few and not isinstance(Taylor().source(problem.model.source), FiniteDifferences):
+    if problem.imputer.linear_in_x and few and not isinstance(Taylor().source(problem.model.source), FiniteDifferences):
         return (Taylor(), *shared, LogisticRidge()), None
     slow = _slow_learners(problem, budget)
     if not shared:
@@ -363,18 +359,13 @@ def check_plan(problem: Problem, plan: Plan, x: FloatArray) -> None:
 def _check_fitted_controls(problem: Problem, plan: Plan, x: FloatArray) -> None:
     learners, estimator = plan.fitted_controls, plan.estimator
     names = ", ".join(f"{type(learner).__name__}()" for learner in learners)
-    if not isinstance(estimator, (Enumeration, Permutation, Kernel)):
+    if not (estimator.exact_per_draw or estimator.takes_fitted_controls):
         raise NoClosedFormError(
             f"{names} controls permutation walks and KernelSHAP, not {type(estimator).__name__}. Use "
             "estimator='permutation', 'kernel' or 'auto', or control='taylor'."
         )
-    if not isinstance(problem.imputer, (MarginalImputer, GaussianImputer)):
-        raise NoClosedFormError(
-            f"{names} has known Shapley values for features='independent' and 'correlated', not for "
-            f"{type(problem.imputer).__name__}. Use control='none'."
-        )
-    whole = isinstance(estimator, Kernel) and estimator.paired and estimator.n_draws == len(problem.base.rows)
-    whole = whole and isinstance(problem.imputer, MarginalImputer)
+    whole = estimator.is_least_squares and estimator.paired and estimator.n_draws == len(problem.base.rows)
+    whole = whole and problem.imputer.mixes_columns
     if any(learner.models_coalitions for learner in learners) and not whole:
         raise NoClosedFormError(
             "CoalitionProcess() needs the value of every coalition without noise: features='independent' and "
@@ -427,7 +418,7 @@ def _costs(
 ) -> Costs:
     p, finite = problem.players.n_players, problem.base.finite
     units = max(estimator.fewest_units(p), variance.fewest_units)
-    if estimator.settles_draws:
+    if estimator.exact_per_draw:
         units = len(problem.base.rows) if finite else 2
     derivatives = control_cost(problem, controls, budget)
     return Costs(derivatives, base_draws(problem, estimator, budget), units, estimator.unit_cost(p, finite=finite))

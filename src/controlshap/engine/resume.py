@@ -13,7 +13,7 @@ from controlshap.engine.rows import collect_rows, continue_rows, ready_problem
 from controlshap.problem import Assembly, Problem
 from controlshap.results.collect import merge
 from controlshap.results.explanation import Explanation
-from controlshap.sampling.recording import Tape
+from controlshap.sampling.recording import Recording
 from controlshap.statistics.stopping import Stopping
 
 
@@ -23,7 +23,7 @@ def refine_rows(assembly: Assembly, explanation: Explanation, stopping: Stopping
     rows = assembly.read_rows(explanation.data)
     problem = ready_problem(assembly, Stopping(int(explanation.settings["budget"])))
     check_same(explanation, problem, assembly.description)
-    items = [(int(explanation.row_numbers[row]), rows[row], limits, tape) for row, limits, tape in continuations]
+    items = [(int(explanation.row_numbers[row]), rows[row], limits, recording) for row, limits, recording in continuations]
     results = continue_rows(problem, items, explanation.entropy, n_jobs=n_jobs)
     settings = explanation.settings | {"refinements": explanation.settings["refinements"] + 1}
     refined = dict(zip([number for number, *_ in continuations], results, strict=True))
@@ -32,8 +32,8 @@ def refine_rows(assembly: Assembly, explanation: Explanation, stopping: Stopping
 
 def continue_from(
     explanation: Explanation, players: tuple[str, ...], stopping: Stopping
-) -> list[tuple[int, Stopping, Tape]]:
-    """Number, limits and tape of every row that is not exact."""
+) -> list[tuple[int, Stopping, Recording]]:
+    """Number, limits and recording of every row that is not exact."""
     if not isinstance(explanation, Explanation):
         raise InvalidArgumentError(
             f"`explanation` must be an Explanation that this explainer made; got {type(explanation).__name__}."
@@ -62,7 +62,7 @@ def continue_from(
             share=0.5 ** (told["refinements"] + 1),
             was_early=early,
         )
-        found.append((row, limits, Tape(outputs, stages, records=True)))
+        found.append((row, limits, Recording(outputs, stages, records=True)))
     return found
 
 

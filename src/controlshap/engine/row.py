@@ -12,22 +12,21 @@ from controlshap._errors import ErraticVarianceWarning, NotConvergedWarning
 from controlshap._random import Purpose, stream
 from controlshap._types import BoolArray, FloatArray
 from controlshap.controls.base import Context
-from controlshap.crossfitting.fit import Learned, learn
+from controlshap.crossfitting.fit import ControlledTerms, fit_controls
 from controlshap.engine.exact import explain_exactly
 from controlshap.engine.plan import Plan, check_plan
 from controlshap.problem import BaseSample, Problem
 from controlshap.results.collect import RowResult
 from controlshap.sampling.base_value import base_sample
+from controlshap.sampling.evaluation_log import EvaluationLog, EvaluationSample
 from controlshap.sampling.game import Game
-from controlshap.sampling.recording import Tape
+from controlshap.sampling.recording import Recording
 from controlshap.sampling.sampler import Sampler
 from controlshap.statistics.analysis import Analysis, Sample, analyse
 from controlshap.statistics.background_error import background_variances
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.stopping import Snapshot, Stopping
 from controlshap.statistics.unseen_rows import Background, Unmet, differing, widened
-from controlshap.values.marginal import MarginalImputer
-from controlshap.variances import Bootstrap
 
 #: Units below which resampling understates the error of a control with a fitted coefficient
 #: (benchmarks/results/calibration.md).
@@ -41,11 +40,11 @@ def explain_row(
     row: int,
     entropy: int,
     stopping: Stopping,
-    recording: Tape | None = None,
+    recording: Recording | None = None,
 ) -> RowResult:
     """Shapley values of one row, from scratch or from a recording of an earlier run."""
     began = time.perf_counter()
-    recording = Tape() if recording is None else recording
+    recording = Recording() if recording is None else recording
     at_x = None
     if plan.form is not None:
         at_x = _evaluate_row(problem, x, row, recording)
@@ -92,7 +91,7 @@ class Run:
     row: int
     entropy: int
     stopping: Stopping
-    recording: Tape
+    recording: Recording
     game: Game
     base: BaseSample
     sampler: Sampler
@@ -120,20 +119,19 @@ class Run:
         row: int,
         entropy: int,
         stopping: Stopping,
-        recording: Tape,
+        recording: Recording,
         began: float,
     ) -> Run:
         """Prepare controls, the base value and the sampler, and take over what was recorded."""
         estimator, p = plan.estimator, problem.players.n_players
         game, prepared = _start_game(problem, plan, x, at_x, row, recording)
-        if plan.fitted_controls and not estimator.settles_draws:
-            game.trace = []
+        if plan.fitted_controls and not estimator.exact_per_draw:
+            game.log.units = EvaluationSample()
         rng = stream(entropy, Purpose.BASE, row)
         base = base_sample(problem, game, estimator, plan.n_base_draws, plan.budget, rng)
         sampler = Sampler(
-            game, estimator, base, entropy, row, n_players=p,
-            independent_units=plan.with_replacement or plan.variance.needs_independent_units,
-            replace=plan.with_replacement, merges=plan.keeps == "batches", means=plan.keeps == "coalition means",
+            game, estimator, base, entropy, row, independent_units=plan.variance.needs_independent_units,
+            with_replacement=plan.with_replacement, keeps=plan.keeps,
         )  # fmt: skip
         most = sampler.n_blocks if plan.is_exact else sampler.affordable(stopping.budget - game.n_evaluations)
         for n_units in recording.stages:
@@ -142,12 +140,12 @@ class Run:
         n_before = sampler.n_units
         if recording.stages:
             began = time.perf_counter()
-            if not plan.is_exact and not getattr(estimator, "reuse", False):
+            if not plan.is_exact and not estimator.reuses_evaluations:
                 most = n_before + sampler.affordable(stopping.budget - game.n_evaluations)
         most = max(most, n_before)
         first = stopping.first_stage(max(estimator.fewest_units(p), n_before), most)
         # where every unit has all rows there are none that could be missed
-        may_miss = isinstance(problem.imputer, MarginalImputer) and not plan.is_exact
+        may_miss = problem.imputer.mixes_columns and not plan.is_exact
         may_miss = may_miss and (sampler.n_blocks > 1 or plan.with_replacement)
         return cls(
             problem=problem, plan=plan, x=x, row=row, entropy=entropy, stopping=stopping, recording=recording,
@@ -170,23 +168,23 @@ class Run:
     def estimate(self) -> None:
         """Fit the controls to what was sampled, and estimate values and errors."""
         sampler, estimator = self.sampler, self.plan.estimator
-        fitted = Learned(sampler.terms(), self.game.at_x, self.prepared)
-        if self.game.trace is not None:
+        fitted = ControlledTerms(sampler.terms(), self.game.at_x, self.prepared)
+        if self.game.log.units is not None:
             rng = stream(self.entropy, Purpose.FOLDS, self.row)
-            fitted = learn(self.problem, sampler, fitted.terms, self.prepared, self.plan.fitted_controls, rng)
-        varies = estimator.draws_base(finite=self.base.finite)
+            fitted = fit_controls(self.problem, sampler, fitted.terms, self.prepared, self.plan.fitted_controls, rng)
+        varies = estimator.evaluates_base(finite=self.base.finite)
         shared_base = np.zeros((0, *self.game.at_x.shape)) if varies else self.base.root_rows()
         # fitted functions have no part in the error of a shared v(0)
         shared_base = np.pad(shared_base, ((0, 0), (0, 0), (0, fitted.sizes.shape[1] - shared_base.shape[2])))
-        sample = Sample(fitted.terms, sampler.strata(), shared_base, fitted.sizes, estimator.closes_sum, varies)
+        sample = Sample(fitted.terms, sampler.strata(), shared_base, fitted.sizes, estimator.efficient, varies)
         rng = stream(self.entropy, Purpose.RESAMPLING, self.row)
         by_folds = self.problem.coefficient != "units"
         analysis = analyse(sample, self.plan.variance.roots, fitted.known, rng, by_folds=by_folds)
-        if self.differs is not None and sampler.merging is None:
+        if self.differs is not None and not sampler.is_batched:
             unseen = Unmet(self.differs, sampler.draw_index())
             background = Background(self.base.rows, self.base.values, self.x, self.game.at_x)
             predict = fitted.predict if fitted.functions else None
-            analysis = widened(analysis, unseen, background, predict, closes_sum=estimator.closes_sum)
+            analysis = widened(analysis, unseen, background, predict, closes_sum=estimator.efficient)
         self.analysis = analysis
         estimate = analysis.controlled
         self.snapshot = Snapshot(
@@ -236,7 +234,7 @@ class Run:
 
     def _background_variances(self) -> FloatArray | None:
         """Variances that the choice of the background rows adds; None where units do not show it."""
-        if not self.base.finite or self.plan.estimator.needs_spare_draws or self.plan.with_replacement:
+        if not self.base.finite or self.plan.estimator.redraws_when_joined or self.plan.with_replacement:
             return None
         # by the rows that units used, also where these were drawn at random
         sampler, of_background = self.sampler, self.problem.base.values[:, :, 0]
@@ -260,7 +258,7 @@ class Run:
 
     def _warn_few_to_resample(self) -> None:
         controls, n_units = self.plan.prepared_controls, self.sampler.n_units
-        if isinstance(self.plan.variance, Bootstrap) and controls and n_units < FEW_TO_RESAMPLE:
+        if self.plan.variance.resamples and controls and n_units < FEW_TO_RESAMPLE:
             warnings.warn(
                 f"`variance`: {n_units} units are few for a bootstrap with {type(controls[0]).__name__}(), whose "
                 "coefficient is fitted to the same units; intervals cover less than they say (91 to 93 % at 95 %). "
@@ -283,25 +281,25 @@ def describe_controls(plan: Plan, alpha: FloatArray) -> str:
     return ", ".join(f"{name} {mean[at]:.2f}" for name, at in zip(names, firsts, strict=False))
 
 
-def _evaluate_row(problem: Problem, x: FloatArray, row: int, recording: Tape) -> FloatArray:
+def _evaluate_row(problem: Problem, x: FloatArray, row: int, recording: Recording) -> FloatArray:
     """f(x), shape (outputs,): the one evaluation that every explanation starts with."""
 
     def ask(rows: FloatArray) -> FloatArray:
         inputs = problem.imputer.to_inputs(rows)
         return problem.model(inputs, n_outputs=problem.base.n_outputs, where=f"row {row} itself")
 
-    outputs: FloatArray = recording.answer(x[None], ask)[0]
+    outputs: FloatArray = recording.evaluate(x[None], ask)[0]
     return outputs
 
 
 def _start_game(
-    problem: Problem, plan: Plan, x: FloatArray, at_x: FloatArray, row: int, recording: Tape
+    problem: Problem, plan: Plan, x: FloatArray, at_x: FloatArray, row: int, recording: Recording
 ) -> tuple[Game, KnownValues | None]:
     """The game of the row with its prepared controls (their evaluations counted), and what is known of these."""
     label = f"row {row}"
     plain = Game(
         x, problem.imputer, at_x[:, None], problem.memory_limit, problem.model, (), label, n_evaluations=1,
-        tape=recording,
+        log=EvaluationLog(recording),
     )  # fmt: skip
     if not plan.prepared_controls:
         return plain, None
@@ -318,6 +316,6 @@ def _start_game(
     at_x_all = np.stack([at_x, *(surrogate.predict(x[None])[0] for surrogate in surrogates)], axis=1)
     game = Game(
         x, problem.imputer, at_x_all, problem.memory_limit, problem.model, surrogates, label, plain.n_evaluations,
-        tape=recording,
+        log=EvaluationLog(recording),
     )  # fmt: skip
     return game, KnownValues.stack([surrogate.known for surrogate in surrogates])

@@ -20,7 +20,7 @@ from controlshap.limits import Limits
 from controlshap.problem import Assembly, Problem
 from controlshap.results.collect import KEPT, Names, RowResult, build_explanation, histories, limit_kept
 from controlshap.results.explanation import Explanation
-from controlshap.sampling.recording import Tape
+from controlshap.sampling.recording import Recording
 from controlshap.statistics.stopping import Stopping
 
 #: Seconds before a call shows a bar.
@@ -130,7 +130,7 @@ def _explain_on_device(
 
 
 def continue_rows(
-    problem: Problem, items: list[tuple[int, FloatArray, Stopping, Tape]], entropy: int, *, n_jobs: int
+    problem: Problem, items: list[tuple[int, FloatArray, Stopping, Recording]], entropy: int, *, n_jobs: int
 ) -> list[RowResult]:
     """Go on with rows from their recordings; all were planned for the same budget."""
     if not items:
@@ -158,11 +158,11 @@ def _explain_numbered(
     problem: Problem, plan: Plan, entropy: int, stopping: Stopping, kept: float, item: tuple[int, FloatArray]
 ) -> RowResult:
     number, row = item
-    return explain_row(problem, plan, row, number, entropy, stopping, Tape(records=kept > 0, most_bytes=kept))
+    return explain_row(problem, plan, row, number, entropy, stopping, Recording(records=kept > 0, most_bytes=kept))
 
 
 def _continue_numbered(
-    problem: Problem, plan: Plan, entropy: int, item: tuple[int, FloatArray, Stopping, Tape]
+    problem: Problem, plan: Plan, entropy: int, item: tuple[int, FloatArray, Stopping, Recording]
 ) -> RowResult:
     number, row, stopping, recording = item
     return explain_row(problem, plan, row, number, entropy, stopping, recording)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self, cast
 
 import numpy as np
 
+from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.statistics.terms import Terms
+from controlshap.statistics.terms import UnitTerms
 
 
 class Evaluator(Protocol):
@@ -20,16 +22,26 @@ class Evaluator(Protocol):
         """v(all), `(outputs, functions)`."""
 
     def evaluate(self, rows: FloatArray) -> FloatArray:
-        """All functions on rows `(..., columns)`."""
+        """All functions on rows `(..., columns)`, shape `(..., outputs, functions)`."""
 
     def coalition_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
-        """Values `(u, k, d, outputs, functions)`."""
+        """Values `(u, k, d, outputs, functions)` of coalitions `(u, k, players)` with draws `(u, d, columns)`."""
 
     def repeated_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
-        """The same for pairs that share their draws, each evaluated once."""
+        """As `coalition_values` for pairs that share their draws; each pair is evaluated once."""
 
     def walk_values(self, permutations: IntArray, draws: FloatArray, at_draws: FloatArray) -> FloatArray:
-        """Values `(u, players + 1, outputs, functions)`."""
+        """Means over draws `(u, players + 1, outputs, functions)` along walks, both ends included."""
+
+
+class RowMaker(Protocol):
+    """A value function as estimators see it: the rows of coalitions."""
+
+    def coalition_rows(self, x: FloatArray, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
+        """Rows `(u, k, d, columns)` for coalitions `(u, k, players)` and draws `(u, d, columns)`."""
+
+    def walk_rows(self, x: FloatArray, permutations: IntArray, draws: FloatArray) -> FloatArray:
+        """Rows `(u, players - 1, d, columns)` of the prefixes 1 to players - 1 of each permutation."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +52,9 @@ class UnitDraws:
     ----------
     rows : ndarray of shape (u, d, columns)
     values : ndarray of shape (u, d, outputs, functions) or None
-        v_b(0) of each draw, where it is known (a finite background); None for draws from a distribution.
+        v_b(0) of each draw where it is known (a finite background); None for draws from a distribution.
     spare : ndarray of shape (u, d, columns) or None
-        A second, independent set, for estimators that do not share the draw between S and S + j.
+        A second, independent set for estimators that do not share the draw between S and S + j.
     base : ndarray of shape (outputs, functions)
         v(0): exact for a finite background, else a shared estimate.
     """
@@ -53,48 +65,99 @@ class UnitDraws:
     base: FloatArray
 
 
-class Estimator(Protocol):
-    """A way to turn evaluated coalitions into Shapley values."""
+class Estimator(ABC):
+    """A way to turn evaluated coalitions into Shapley values; subclass it to write your own.
+
+    `sample` draws the design of some units, `terms` evaluates and reduces it, and `unit_cost` says what a unit costs.
+    The attributes say what else the estimator can do.
+    """
+
+    #: Draws of each unit.
+    n_draws: int = 1
+    #: Whether each unit is evaluated together with its reverse or complement.
+    paired: bool = False
+    #: Whether units are rows of a regression (`LeastSquaresTerms`) rather than terms of a mean.
+    is_least_squares: bool = False
+    #: Whether a unit determines the values of its draw exactly (all coalitions are evaluated).
+    exact_per_draw: bool = False
+    #: Whether functions fitted to the evaluations can control the units; needs `unit_rows`.
+    takes_fitted_controls: bool = False
 
     @property
-    def n_draws(self) -> int:
-        """Draws of each unit."""
-
-    @property
-    def is_least_squares(self) -> bool:
-        """Whether units are rows of a regression rather than terms of a mean."""
-
-    @property
-    def settles_draws(self) -> bool:
-        """Whether a unit determines the value of its draws exactly (all coalitions)."""
-
-    @property
-    def closes_sum(self) -> bool:
+    def efficient(self) -> bool:
         """Whether the values are made to sum to f(x) - v(0)."""
+        return True
 
     @property
-    def needs_spare_draws(self) -> bool:
-        """Whether S and S + j get draws of their own."""
+    def redraws_when_joined(self) -> bool:
+        """Whether S and S + j get draws of their own (`UnitDraws.spare`)."""
+        return False
 
-    def draws_base(self, *, finite: bool) -> bool:
-        """Whether every unit evaluates its own f(b) (no finite background)."""
+    @property
+    def reuses_evaluations(self) -> bool:
+        """Whether a unit that is drawn again costs nothing; all units then have the same draws."""
+        return False
 
+    @property
+    def draws_own_rows(self) -> bool:
+        """Whether each player of a unit has draws of its own."""
+        return False
+
+    def evaluates_base(self, *, finite: bool) -> bool:  # noqa: ARG002
+        """Whether every unit evaluates its own v_b(0), for draws from a finite background or a distribution."""
+        return False
+
+    @abstractmethod
     def unit_cost(self, n_players: int, *, finite: bool) -> int:
         """Most model evaluations of one unit."""
 
-    def fewest_units(self, n_players: int) -> int:
-        """Units below which no value with an error comes out."""
+    def fewest_units(self, n_players: int) -> int:  # noqa: ARG002
+        """Units below which there is no value with an error."""
+        return 2
 
+    def unit_draws(self, n_players: int) -> int:  # noqa: ARG002
+        """Draws that one unit takes in all."""
+        return self.n_draws
+
+    def with_draws(self, most: int) -> Self:
+        """The same estimator with at most so many draws a unit: a finite background has no more rows."""
+        if self.n_draws <= most:
+            return self
+        return cast("Self", replace(cast("Any", self), n_draws=most))
+
+    @abstractmethod
     def sample(self, n_players: int, n_units: int, rng: np.random.Generator) -> Any:
-        """The random design of some units, axis 0 being units."""
+        """The random design of some units, an array with units on axis 0."""
 
-    def terms(self, game: Evaluator, design: Any, draws: UnitDraws) -> Terms:
-        """Evaluate and reduce."""
+    @abstractmethod
+    def terms(self, game: Evaluator, design: Any, draws: UnitDraws) -> UnitTerms:
+        """Evaluate units and reduce them to their terms."""
 
-    def gather(self, parts: Sequence[Any]) -> Terms:
-        """Terms of several batches as one."""
+    def gather(self, parts: Sequence[Any]) -> Any:
+        """The terms of several batches of units as one."""
+        return parts[0] if len(parts) == 1 else parts[0].join(parts[1:])
+
+    def unit_rows(self, imputer: RowMaker, x: FloatArray, design: Any, draws: FloatArray) -> FloatArray:  # noqa: ARG002
+        """Rows `(u, k, draws, columns)` that units evaluate, in the order in which `terms` does, without v_b(0)."""
+        raise InvalidArgumentError(
+            f"`estimator`: {type(self).__name__} does not say which rows its units evaluate, so that nothing can be "
+            "fitted to them. Implement `unit_rows`, or use control='none'."
+        )
+
+    def regressors(self, design: Any) -> FloatArray:  # noqa: ARG002
+        """Regressors `(u, players)` of units that are rows of a regression."""
+        raise InvalidArgumentError(
+            f"`estimator`: {type(self).__name__} has no `regressors`, which is_least_squares=True promises. Implement "
+            "them."
+        )
 
 
-def own_base(game: Evaluator, draws: UnitDraws) -> FloatArray:
+def base_values(game: Evaluator, draws: UnitDraws) -> FloatArray:
     """v_b(0) of each draw `(u, d, outputs, functions)`: known, or evaluated."""
     return game.evaluate(draws.rows) if draws.values is None else draws.values
+
+
+def check_draws(n_draws: int) -> None:
+    """Refuse fewer than one draw."""
+    if isinstance(n_draws, bool) or not isinstance(n_draws, (int, np.integer)) or n_draws < 1:
+        raise InvalidArgumentError(f"`n_draws` must be a whole number of at least 1; got {n_draws!r}.")

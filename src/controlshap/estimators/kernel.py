@@ -5,7 +5,6 @@ A unit is a coalition and, by default, its complement, with the same draws.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -13,15 +12,13 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray
-from controlshap.estimators.base import Evaluator, UnitDraws
-from controlshap.estimators.kernel_sampling import sample_coalitions
-from controlshap.estimators.permutation import check_draws
+from controlshap.estimators.base import Estimator, Evaluator, RowMaker, UnitDraws, check_draws
 from controlshap.statistics.terms import LeastSquaresTerms
 
 
 @final
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(Estimator):
     """KernelSHAP.
 
     Parameters
@@ -43,68 +40,75 @@ class Kernel:
     reuse: bool = False
     closes_sum: bool = True
 
+    is_least_squares = True
+    takes_fitted_controls = True
+
     def __post_init__(self) -> None:
         check_draws(self.n_draws)
         if self.reuse and not self.paired:
             raise InvalidArgumentError("`reuse=True` keeps pairs of coalitions; use paired=True.")
 
     @property
-    def is_least_squares(self) -> bool:
-        """A regression."""
-        return True
+    def efficient(self) -> bool:
+        """As `closes_sum`."""
+        return self.closes_sum
 
     @property
-    def settles_draws(self) -> bool:
-        """Most coalitions stay open."""
-        return False
-
-    @property
-    def needs_spare_draws(self) -> bool:
-        """One set of draws serves a coalition and its complement."""
-        return False
-
-    def draws_base(self, *, finite: bool) -> bool:  # noqa: ARG002
-        """The regression takes v(0) as given."""
-        return False
+    def reuses_evaluations(self) -> bool:
+        """As `reuse`."""
+        return self.reuse
 
     def unit_cost(self, n_players: int, *, finite: bool) -> int:  # noqa: ARG002
         """One evaluation for each coalition and draw."""
         return self.n_draws * (2 if self.paired else 1)
 
     def fewest_units(self, n_players: int) -> int:
-        """Random coalitions need to be several times as many as players to determine them all."""
+        """Several times as many random coalitions as players, to determine them all."""
         return 3 * n_players + 2
 
     def sample(self, n_players: int, n_units: int, rng: np.random.Generator) -> BoolArray:
-        """Coalitions from the kernel."""
+        """Coalitions `(n_units, players)` from the kernel."""
         return sample_coalitions(n_players, n_units, rng)
 
     def terms(self, game: Evaluator, design: BoolArray, draws: UnitDraws) -> LeastSquaresTerms:
-        """Regression rows."""
+        """Rows of the regression."""
         total = game.at_x - draws.base
-        if self.paired:
-            both = np.stack([design, ~design], axis=1)
-            evaluate = game.repeated_values if self.reuse else game.coalition_values
-            values = evaluate(both, draws.rows)  # (u, 2, d, o, f)
-            by_draw = 0.5 * (values[:, 0] - values[:, 1])
-        else:
-            by_draw = game.coalition_values(design[:, None], draws.rows)[:, 0] - draws.base
+        evaluate = game.repeated_values if self.reuse else game.coalition_values
+        values = evaluate(self._coalitions(design), draws.rows)  # (u, 1 or 2, d, o, f)
+        by_draw = 0.5 * (values[:, 0] - values[:, 1]) if self.paired else values[:, 0] - draws.base
         return LeastSquaresTerms(self.regressors(design), by_draw.mean(axis=1), by_draw, total, draws.base, self.paired)
 
     def regressors(self, design: BoolArray) -> FloatArray:
-        """Those of pairs are held against a half."""
+        """Coalitions as numbers, less a half for pairs."""
         return np.asarray(design - 0.5 if self.paired else design.astype(float))
 
-    def gather(self, parts: Sequence[LeastSquaresTerms]) -> LeastSquaresTerms:
-        """Stack."""
-        first = parts[0]
-        if len(parts) == 1:
-            return first
-        return LeastSquaresTerms(
-            np.concatenate([part.regressors for part in parts]),
-            np.concatenate([part.targets for part in parts]),
-            np.concatenate([part.draw_targets for part in parts]),
-            first.total,
-            first.base,
-            first.paired,
-        )
+    def unit_rows(self, imputer: RowMaker, x: FloatArray, design: BoolArray, draws: FloatArray) -> FloatArray:
+        """Rows of each coalition and, paired, of its complement."""
+        return imputer.coalition_rows(x, self._coalitions(design), draws)
+
+    def _coalitions(self, design: BoolArray) -> BoolArray:
+        """What a unit evaluates, `(u, 1 or 2, players)`."""
+        return np.stack([design, ~design], axis=1) if self.paired else design[:, None]
+
+
+def size_probabilities(n_players: int) -> FloatArray:
+    """Probability of coalition sizes 1 to p - 1, proportional to 1/(s (p - s)) (the paper's equation 4).
+
+    The kernel's `1/(C(p, s) s (p - s))` is the probability of one coalition; there are C(p, s) of a size.
+    """
+    sizes = np.arange(1, n_players)
+    weights = 1.0 / (sizes * (n_players - sizes))
+    probabilities: FloatArray = weights / weights.sum()
+    return probabilities
+
+
+def sample_coalitions(n_players: int, n_units: int, rng: np.random.Generator) -> BoolArray:
+    """Independent coalitions, neither empty nor full, shape (n_units, n_players)."""
+    sizes = 1 + rng.choice(n_players - 1, size=n_units, p=size_probabilities(n_players))
+    order = rng.permuted(np.tile(np.arange(n_players), (n_units, 1)), axis=1)
+    return order < sizes[:, None]
+
+
+def canonical_pairs(coalitions: BoolArray) -> BoolArray:
+    """Of each coalition `(n, players)` and its complement the one that holds the first player."""
+    return np.where(coalitions[:, :1], coalitions, ~coalitions)

@@ -5,7 +5,6 @@ Kept for comparison with the paper; walks give all players a term from the same 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -13,15 +12,14 @@ import numpy as np
 
 from controlshap._arrays import ranks
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.estimators.base import Evaluator, UnitDraws
-from controlshap.estimators.permutation import check_draws, gather_means
-from controlshap.estimators.permutation_sampling import sample_permutations
+from controlshap.estimators.base import Estimator, Evaluator, UnitDraws, check_draws
+from controlshap.estimators.permutation import sample_permutations
 from controlshap.statistics.terms import MeanTerms
 
 
 @final
 @dataclass(frozen=True)
-class PerFeature:
+class PerFeature(Estimator):
     """Shapley sampling player by player.
 
     Parameters
@@ -36,7 +34,7 @@ class PerFeature:
     closes_sum : bool
         Spread the gap to f(x) - v(0) over the values; the paper does not.
     own_draws : bool
-        Draw anew for every player and for a permutation and its reverse, as the paper's experiments did; by default
+        Draw again for every player and for a permutation and its reverse, as the paper's experiments did; by default
         all terms of a unit have the same draws.
     """
 
@@ -50,23 +48,19 @@ class PerFeature:
         check_draws(self.n_draws)
 
     @property
-    def is_least_squares(self) -> bool:
-        """A mean."""
-        return False
+    def efficient(self) -> bool:
+        """As `closes_sum`."""
+        return self.closes_sum
 
     @property
-    def settles_draws(self) -> bool:
-        """Most coalitions stay open."""
-        return False
-
-    @property
-    def needs_spare_draws(self) -> bool:
-        """When S and S + j do not share."""
+    def redraws_when_joined(self) -> bool:
+        """The opposite of `shares_draws`."""
         return not self.shares_draws
 
-    def draws_base(self, *, finite: bool) -> bool:  # noqa: ARG002
-        """The base value plays no part in the terms."""
-        return False
+    @property
+    def draws_own_rows(self) -> bool:
+        """As `own_draws`."""
+        return self.own_draws
 
     def unit_draws(self, n_players: int) -> int:
         """One set of draws, or one for each player and direction."""
@@ -75,10 +69,6 @@ class PerFeature:
     def unit_cost(self, n_players: int, *, finite: bool) -> int:  # noqa: ARG002
         """Two evaluations for each player and direction (fewer where an end is met)."""
         return self.n_draws * (4 if self.paired else 2) * n_players
-
-    def fewest_units(self, n_players: int) -> int:  # noqa: ARG002
-        """Two, to have a variance."""
-        return 2
 
     def sample(self, n_players: int, n_units: int, rng: np.random.Generator) -> IntArray:
         """An independent permutation for every unit and player, shape (u, players, players)."""
@@ -92,11 +82,11 @@ class PerFeature:
         sets = [place < own, place > own] if self.paired else [place < own]
         joined = np.eye(design.shape[-1], dtype=bool)
         other = draws.rows if draws.spare is None else draws.spare
-        found = []
+        gains = []
         for direction, members in enumerate(sets):
             without = self._values(game, members, draws.rows, draws, direction)
-            found.append(self._values(game, members | joined, other, draws, direction) - without)
-        contributions = sum(found[1:], found[0]) / len(found)
+            gains.append(self._values(game, members | joined, other, draws, direction) - without)
+        contributions = sum(gains[1:], gains[0]) / len(gains)
         base = np.broadcast_to(draws.base, (len(design), 1, *draws.base.shape))
         return MeanTerms(np.concatenate([contributions, base], axis=1))
 
@@ -107,12 +97,12 @@ class PerFeature:
         sizes, p = coalitions.sum(axis=2), coalitions.shape[2]
         values = np.empty((*sizes.shape, *game.at_x.shape))
         values[sizes == p] = game.at_x
-        open_ = sizes < p
+        unknown = sizes < p
         if draws.values is not None:
             values[sizes == 0] = self._of_players(draws.values, p, direction)[sizes == 0].mean(axis=1)
-            open_ &= sizes > 0
-        found = game.coalition_values(coalitions[open_][:, None], self._of_players(rows, p, direction)[open_])
-        values[open_] = found[:, 0].mean(axis=1)
+            unknown &= sizes > 0
+        by_draw = game.coalition_values(coalitions[unknown][:, None], self._of_players(rows, p, direction)[unknown])
+        values[unknown] = by_draw[:, 0].mean(axis=1)
         return values
 
     def _of_players(self, array: FloatArray, n_players: int, direction: int) -> FloatArray:
@@ -120,7 +110,3 @@ class PerFeature:
         if not self.own_draws:
             return np.broadcast_to(array[:, None], (len(array), n_players, *array.shape[1:]))
         return array.reshape(len(array), n_players, -1, self.n_draws, *array.shape[2:])[:, :, direction]
-
-    def gather(self, parts: Sequence[MeanTerms]) -> MeanTerms:
-        """Stack."""
-        return gather_means(parts)

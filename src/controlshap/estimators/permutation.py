@@ -6,22 +6,19 @@ evaluations, since both ends are known. A pair is exact for games with at most t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray, IntArray
-from controlshap.estimators.base import Evaluator, UnitDraws, own_base
-from controlshap.estimators.permutation_sampling import sample_permutations
+from controlshap.estimators.base import Estimator, Evaluator, RowMaker, UnitDraws, base_values, check_draws
 from controlshap.statistics.terms import MeanTerms
 
 
 @final
 @dataclass(frozen=True)
-class Permutation:
+class Permutation(Estimator):
     """Permutation walks.
 
     Parameters
@@ -38,72 +35,54 @@ class Permutation:
     n_draws: int = 1
     closes_sum: bool = True
 
+    takes_fitted_controls = True
+
     def __post_init__(self) -> None:
         check_draws(self.n_draws)
 
     @property
-    def is_least_squares(self) -> bool:
-        """A mean."""
-        return False
+    def efficient(self) -> bool:
+        """As `closes_sum`."""
+        return self.closes_sum
 
-    @property
-    def settles_draws(self) -> bool:
-        """A walk leaves the rest of the coalitions open."""
-        return False
-
-    @property
-    def needs_spare_draws(self) -> bool:
-        """One draw serves the whole walk."""
-        return False
-
-    def draws_base(self, *, finite: bool) -> bool:
-        """A walk starts at f(b)."""
+    def evaluates_base(self, *, finite: bool) -> bool:
+        """Whether v_b(0), where a walk starts, is not known beforehand."""
         return not finite
 
     def unit_cost(self, n_players: int, *, finite: bool) -> int:
-        """Inner points of the walks, and f(b) where it is not known."""
+        """Inner points of the walks, and v_b(0) where it is not known."""
         walks = 2 if self.paired else 1
         return self.n_draws * (walks * (n_players - 1) + (0 if finite else 1))
 
-    def fewest_units(self, n_players: int) -> int:  # noqa: ARG002
-        """Two, to have a variance."""
-        return 2
-
     def sample(self, n_players: int, n_units: int, rng: np.random.Generator) -> IntArray:
-        """Uniform permutations."""
+        """Uniform permutations `(n_units, players)`."""
         return sample_permutations(n_players, n_units, rng)
 
     def terms(self, game: Evaluator, design: IntArray, draws: UnitDraws) -> MeanTerms:
         """Contributions along the walk, averaged over both directions."""
-        at_draws = own_base(game, draws)
-        contributions = walk_contributions(game, design, draws.rows, at_draws)
+        at_draws = base_values(game, draws)
+        values = game.walk_values(design, draws.rows, at_draws)
+        contributions = walk_contributions(design, values)
         if self.paired:
-            backwards = walk_contributions(game, design[:, ::-1], draws.rows, at_draws)
+            reverse = design[:, ::-1]
+            backwards = walk_contributions(reverse, game.walk_values(reverse, draws.rows, at_draws))
             contributions = 0.5 * (contributions + backwards)
-        base = np.broadcast_to(draws.base, at_draws[:, 0].shape) if draws.values is not None else at_draws.mean(1)
+        base = values[:, 0] if draws.values is None else np.broadcast_to(draws.base, values[:, 0].shape)
         return MeanTerms(np.concatenate([contributions, base[:, None]], axis=1))
 
-    def gather(self, parts: Sequence[MeanTerms]) -> MeanTerms:
-        """Stack."""
-        return gather_means(parts)
+    def unit_rows(self, imputer: RowMaker, x: FloatArray, design: IntArray, draws: FloatArray) -> FloatArray:
+        """Rows of the walk and, paired, of its reverse."""
+        orders = (design, design[:, ::-1]) if self.paired else (design,)
+        return np.concatenate([imputer.walk_rows(x, order, draws) for order in orders], axis=1)
 
 
-def walk_contributions(game: Evaluator, permutations: IntArray, rows: FloatArray, at_draws: FloatArray) -> FloatArray:
-    """What each player adds at its place, `(u, players, outputs, functions)`."""
-    values = game.walk_values(permutations, rows, at_draws)
+def sample_permutations(n_players: int, n_units: int, rng: np.random.Generator) -> IntArray:
+    """Independent uniform permutations, shape (n_units, n_players)."""
+    return rng.permuted(np.tile(np.arange(n_players), (n_units, 1)), axis=1)
+
+
+def walk_contributions(permutations: IntArray, values: FloatArray) -> FloatArray:
+    """What each player adds at its place `(u, players, ...)`, from values `(u, players + 1, ...)` along walks."""
     added = np.diff(values, axis=1)
     places = np.argsort(permutations, axis=1)
-    return np.take_along_axis(added, places[:, :, None, None], axis=1)
-
-
-def gather_means(parts: Sequence[MeanTerms]) -> MeanTerms:
-    """Terms of several batches as one."""
-    if len(parts) == 1:
-        return parts[0]
-    return MeanTerms(np.concatenate([part.values for part in parts]))
-
-
-def check_draws(n_draws: int) -> None:
-    """At least one draw."""
-    if isinstance(n_draws, bool) or not isinstance(n_draws, (int, np.integer)) or n_draws < 1:
-        raise InvalidArgumentError(f"`n_draws` must be a whole number of at least 1; got {n_draws!r}.")
+    return np.take_along_axis(added, places.reshape(*places.shape, *[1] * (values.ndim - 2)), axis=1)

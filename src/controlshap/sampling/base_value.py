@@ -8,7 +8,7 @@ from controlshap.estimators.base import Estimator
 from controlshap.problem import BaseSample, Problem
 from controlshap.sampling.game import COPIES, Game
 from controlshap.statistics import two_stage as strata
-from controlshap.statistics.batches import Batches, Numbers
+from controlshap.statistics.batches import Batches, UnitIds
 
 #: Fewest draws behind a v(0) that units do not draw themselves.
 FEWEST_BASE_DRAWS = 16
@@ -26,7 +26,7 @@ def base_sample(
             return base
         values = np.concatenate([base.values, game.evaluate_surrogates(base.rows)], axis=2)
         return BaseSample(base.rows, values, base.population)
-    if estimator.draws_base(finite=False):
+    if estimator.evaluates_base(finite=False):
         return BaseSample(base.rows, np.zeros((1, *game.at_x.shape)), base.population)
     left = budget - game.n_evaluations - n_draws
     n_units = left // estimator.unit_cost(problem.players.n_players, finite=False)
@@ -42,13 +42,13 @@ def _merged_base(problem: Problem, game: Game, n_draws: int, rng: np.random.Gene
     for part in game.slices(n_draws, COPIES * len(game.x)):
         some = problem.imputer.sample(part.stop - part.start, rng)
         number = np.arange(part.start, part.stop)
-        batches.add(Numbers(number, np.zeros_like(number), number), game.evaluate(some))
+        batches.add(UnitIds(number, np.zeros_like(number), number), game.evaluate(some))
     return BaseSample(some[:1], batches.means(), problem.base.population, batches.strata(np.inf).sizes)
 
 
 def base_draws(problem: Problem, estimator: Estimator, budget: int, *, early: bool = False) -> int:
     """Evaluations spent on v(0): its error reaches every value divided by about the number of players."""
-    if problem.base.finite or estimator.draws_base(finite=False):
+    if problem.base.finite or estimator.evaluates_base(finite=False):
         return 0
     wanted = max(FEWEST_BASE_DRAWS, budget // (problem.players.n_players + 1))
     return min(wanted, MOST_BASE_DRAWS) if early else wanted

@@ -1,120 +1,138 @@
-"""What a sampler keeps of many units: batches of their terms, and a part of what the model said."""
+"""What is kept of the units of one row: the terms of each, or, where they are many, of batches of them.
+
+Both hold the stream that the units come from, and make units again from it.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from controlshap._types import FloatArray, IntArray
-from controlshap.estimators.base import Estimator
-from controlshap.sampling.visits import Replaced, Visits
-from controlshap.statistics.batched_terms import Merged, MergedMeans, MergedSquares
-from controlshap.statistics.batches import Batches, Numbers
-from controlshap.statistics.terms import LeastSquaresTerms, Terms
-
-#: Evaluations that are kept for fits, at most: twice what any fit sees.
-MOST_TRACED = 100_000
-#: Units of which evaluations are kept, at least.
-FEWEST_TRACED = 64
+from controlshap.sampling.units import Units, UnitStream, chunk_stop
+from controlshap.statistics.batched_terms import Merged, start_batches
+from controlshap.statistics.batches import Batches, UnitIds
+from controlshap.statistics.terms import BATCH, Terms, UnitTerms
+from controlshap.statistics.two_stage import Strata
 
 
 @dataclass
-class Order:
-    """Units in order, with their background rows where these are finite.
+class KeptUnits:
+    """Units one by one.
 
     Attributes
     ----------
-    blocks : ndarray of shape (n_blocks, draws) or None
-        Rows of each block that units visit.
-    replaced : Replaced or None
-        Where rows are drawn with replacement instead.
+    stream : UnitStream
+        Where the next units come from.
+    n_by_draw : float
+        What single draws gave is kept of so many units.
     """
 
-    visits: Visits
-    blocks: IntArray | None = None
-    replaced: Replaced | None = None
+    stream: UnitStream
+    n_by_draw: float = math.inf
+    _ids: list[UnitIds] = field(default_factory=list)
+    _rows: list[IntArray] = field(default_factory=list)
+    _terms: list[UnitTerms] = field(default_factory=list)
 
-    def take(self, n_units: int) -> tuple[Numbers, IntArray | None]:
-        """The next units, and their rows `(units, draws)`."""
-        numbers = self.visits.take(n_units)
-        if self.replaced is not None:
-            return numbers, self.replaced.take(n_units)
-        return numbers, None if self.blocks is None else self.blocks[numbers.block]
-
-
-@dataclass
-class Traced:
-    """What the model said of units evenly spread.
-
-    Attributes
-    ----------
-    stride : int
-        Every so many-th unit is kept.
-    parts : list
-        Units, their designs, and what the model said `(units, k, draws, outputs)`.
-    """
-
-    stride: int = 1
-    parts: list[tuple[Numbers, Any, FloatArray]] = field(default_factory=list)
-
-    def add(self, numbers: Numbers, design: Any, values: FloatArray) -> None:
-        """The next units."""
-        self.parts.append(_every(self.stride, numbers, design, values))
-        most = max(FEWEST_TRACED, MOST_TRACED // int(np.prod(values.shape[1:3])))
-        while sum(len(one[0]) for one in self.parts) > most:
-            self.stride *= 2
-            self.parts = [_every(self.stride, *one) for one in self.parts]
+    def add(self, units: Units, terms: UnitTerms) -> None:
+        """Keep the next units."""
+        if math.isfinite(self.n_by_draw):
+            terms = terms.keep_draws(max(0, int(self.n_by_draw) - int(units.ids.unit[0])))
+        self._ids.append(units.ids)
+        self._terms.append(terms)
+        if self.stream.visiting == "with replacement" and units.rows is not None:
+            self._rows.append(units.rows)
 
     @property
-    def kept(self) -> tuple[Numbers, Any, FloatArray]:
-        """All that is kept, in one."""
-        if len(self.parts) > 1:
-            unit, block, rank = (
-                np.concatenate([getattr(one[0], name) for one in self.parts]) for name in ("unit", "block", "rank")
-            )
-            design, values = (np.concatenate([one[k] for one in self.parts]) for k in (1, 2))
-            self.parts = [(Numbers(unit, block, rank), design, values)]
-        return self.parts[0]
+    def ids(self) -> UnitIds:
+        """All units."""
+        if len(self._ids) > 1:
+            self._ids = [UnitIds.concatenate(self._ids)]
+        return self._ids[0]
+
+    def rows(self) -> IntArray:
+        """Background rows `(units, draws)` of all units."""
+        if not self._rows:
+            return self.stream.block_rows(self.ids.block)
+        self._rows = [np.concatenate(self._rows)]
+        return self._rows[0]
+
+    def visited_rows(self) -> IntArray:
+        """Background rows `(n, draws)` that were used, unit by unit."""
+        return self.rows()
+
+    def rows_of(self, units: IntArray) -> IntArray:
+        """Background rows of some units."""
+        return self.rows()[units]
+
+    def strata(self) -> Strata:
+        """The design of the units."""
+        return self.strata_of_rows() if self.stream.in_blocks else Strata.independent(len(self.ids))
+
+    def strata_of_rows(self) -> Strata:
+        """The blocks that units used, also where these were drawn at random."""
+        return Strata(self.ids.block, self.stream.n_blocks, settled=self.stream.estimator.exact_per_draw)
+
+    def terms(self) -> UnitTerms:
+        """The terms of all units."""
+        self._terms = [self.stream.estimator.gather(self._terms)]
+        return self._terms[0]
+
+    def replay(self, at_once: int) -> Iterator[Units]:
+        """All units again."""
+        ids, rows = self.ids, self.rows() if self.stream.base.finite else None
+        for start in range(0, len(ids), at_once):
+            part = slice(start, start + at_once)
+            yield self.stream.make(ids[part], None if rows is None else rows[part])
+
+    def collect(self, at_once: int, make: Callable[[Units], FloatArray]) -> FloatArray:
+        """What `make` returns for all units, `(units, ...)`."""
+        return np.concatenate([make(units) for units in self.replay(at_once)])
 
 
 @dataclass
-class Merging:
-    """Terms in batches, and evaluations of units evenly spread.
+class BatchedUnits:
+    """Terms of many units in batches.
 
     Attributes
     ----------
-    order : Order
+    stream : UnitStream
         Where the next units come from.
     fewest : int
         Units before the first are merged: a regression is linearised at their solution.
     """
 
-    order: Order
-    estimator: Estimator
+    stream: UnitStream
     fewest: int
-    waiting: list[tuple[Numbers, Terms]] = field(default_factory=list)
-    traced: Traced = field(default_factory=Traced)
+    _waiting: list[tuple[UnitIds, UnitTerms]] = field(default_factory=list)
     _merged: Merged | None = None
+    _solved: Terms | None = None
 
-    def take_over(self, parts: list[Terms], traced: list[tuple[Any, FloatArray]], n_units: int) -> None:
-        """Begin with units that were not merged so far."""
-        if n_units == 0:
-            return
-        numbers = self.order.take(n_units)[0]
-        self.waiting.append((numbers, self.estimator.gather(parts)))
-        if traced:
-            design, values = (np.concatenate([one[k] for one in traced]) for k in (0, 1))
-            self.traced.add(numbers, design, values)
-        self._merge()
+    @classmethod
+    def adopt(cls, kept: KeptUnits, fewest: int) -> BatchedUnits:
+        """Go on from units that were kept one by one."""
+        batched = cls(kept.stream, fewest)
+        if kept.stream.n_units:
+            batched._add(kept.ids, kept.terms())
+        return batched
 
-    def add(self, numbers: Numbers, terms: Terms, said: tuple[Any, FloatArray] | None) -> None:
+    def add(self, units: Units, terms: UnitTerms) -> None:
         """Merge the next units."""
-        self.waiting.append((numbers, terms))
-        if said is not None:
-            self.traced.add(numbers, *said)
-        self._merge()
+        self._add(units.ids, terms)
+
+    def _add(self, ids: UnitIds, terms: UnitTerms) -> None:
+        self._waiting.append((ids, terms))
+        if self._merged is None:
+            if sum(len(waiting) for waiting, _ in self._waiting) < self.fewest:
+                return
+            first = self.stream.estimator.gather([terms for _, terms in self._waiting])
+            self._merged = start_batches(Batches(self.stream.n_labels), first, self.fewest)
+        for waiting, of_waiting in self._waiting:
+            self._merged.add(waiting, of_waiting)
+        self._waiting, self._solved = [], None
 
     @property
     def merged(self) -> Merged:
@@ -123,27 +141,59 @@ class Merging:
             raise RuntimeError("no units were merged yet")
         return self._merged
 
-    def _merge(self) -> None:
-        if self._merged is None:
-            if sum(len(numbers) for numbers, _ in self.waiting) < self.fewest:
-                return
-            self._merged = self._first()
-        for numbers, terms in self.waiting:
-            self._merged.add(numbers, terms)
-        self.waiting = []
+    def rows(self) -> IntArray:
+        """Background rows `(batches, draws)` of all batches."""
+        return self.stream.block_rows(self.strata().labels)
 
-    def _first(self) -> Merged:
-        batches = Batches(self.order.visits.n_blocks)
-        if not self.estimator.is_least_squares:
-            return MergedMeans(batches)
-        terms = self.estimator.gather([terms for _, terms in self.waiting])
-        if not isinstance(terms, LeastSquaresTerms):
-            raise TypeError(f"{type(terms).__name__} are no rows of a regression")
-        # of a fixed number of units, however they were cut
-        return MergedSquares.start_from(batches, terms.first(self.fewest))
+    def visited_rows(self) -> IntArray:
+        """Background rows `(n, draws)` that were used: all of them, which many units meet."""
+        if self.stream.in_blocks:
+            return self.stream.block_rows(np.arange(self.stream.n_blocks))
+        return np.arange(len(self.stream.base.rows))[:, None]
 
+    def rows_of(self, units: IntArray) -> IntArray:
+        """Background rows of some units, in increasing order."""
+        stream, parts = self.stream.restart(), []
+        for start in range(0, self.stream.n_units, BATCH):
+            ids, rows = stream.visit(min(BATCH, self.stream.n_units - start))
+            if rows is not None:
+                parts.append(rows[np.isin(ids.unit, units)])
+        return np.concatenate(parts)
 
-def _every(stride: int, numbers: Numbers, design: Any, values: FloatArray) -> tuple[Numbers, Any, FloatArray]:
-    """Units whose number is a multiple of `stride`; copies, as views would keep all of them."""
-    chosen = np.flatnonzero(numbers.unit % stride == 0)
-    return numbers[chosen], design[chosen], values[chosen]
+    def strata(self) -> Strata:
+        """The design of the batches."""
+        return self.merged.batches.strata(self.stream.n_blocks if self.stream.in_blocks else math.inf)
+
+    def strata_of_rows(self) -> Strata:
+        """The blocks that batches used, also where these were drawn at random."""
+        return self.merged.batches.strata(self.stream.n_blocks)
+
+    def terms(self) -> Terms:
+        """One term for each batch."""
+        if self._solved is None:
+            self._solved = self.merged.terms(self._regressors(), self.merged.batches.unit_weights(self.strata()))
+        return self._solved
+
+    def _regressors(self) -> Iterator[tuple[UnitIds, FloatArray]]:
+        """Those of all units again, where they are rows of a regression."""
+        stream, estimator, n_units = self.stream.restart(), self.stream.estimator, self.stream.n_units
+        while estimator.is_least_squares and stream.n_units < n_units:
+            start = stream.n_units
+            ids, _ = stream.visit(chunk_stop(start, n_units, BATCH) - start)
+            yield ids, estimator.regressors(stream.design(start, stream.n_units))
+
+    def replay(self, at_once: int) -> Iterator[Units]:
+        """All units again."""
+        stream, n_units = self.stream.restart(), self.stream.n_units
+        while stream.n_units < n_units:
+            yield stream.make(*stream.visit(chunk_stop(stream.n_units, n_units, at_once) - stream.n_units))
+
+    def collect(self, at_once: int, make: Callable[[Units], FloatArray]) -> FloatArray:
+        """Means over batches of what `make` returns for all units; of regression targets, times their regressors."""
+        batches, estimator = self.merged.batches.empty_like(), self.stream.estimator
+        for units in self.replay(min(at_once, BATCH)):
+            values = make(units)
+            if estimator.is_least_squares:
+                values = estimator.regressors(units.design)[:, :, None, None] * values.mean(axis=1)[:, None]
+            batches.add(units.ids, values)
+        return batches.means()

@@ -5,7 +5,6 @@ Rows are built and evaluated in batches under the memory limit; the split change
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -15,7 +14,7 @@ from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.controls.base import PreparedControl
 from controlshap.functions.base import KnownFunction
 from controlshap.models.model import Model
-from controlshap.sampling.recording import Tape
+from controlshap.sampling.evaluation_log import EvaluationLog
 from controlshap.values.base import Imputer
 
 #: Copies of a row that exist at once: masks, the row, the model's own copy, a surrogate's products.
@@ -31,15 +30,15 @@ class RowGame:
     x : ndarray of shape (columns,)
     at_x : ndarray of shape (outputs, functions)
         v(all): every function at x.
+    log : EvaluationLog
+        What was evaluated before.
     """
 
     x: FloatArray
     imputer: Imputer
     at_x: FloatArray
     memory_limit: int
-    seen: dict[bytes, FloatArray] = field(default_factory=dict, init=False)
-    keeps: bool = field(default=True, init=False)
-    most_by_draw: float = field(default=math.inf, init=False)
+    log: EvaluationLog = field(default_factory=EvaluationLog, kw_only=True)
 
     @property
     def n_outputs(self) -> int:
@@ -57,6 +56,24 @@ class RowGame:
 
     def coalition_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
         """Values `(u, k, d, outputs, functions)` of coalitions `(u, k, players)` with draws `(u, d, columns)`."""
+        values = self._evaluate_coalitions(coalitions, draws)
+        self.log.note(values[..., 0])
+        return values
+
+    def repeated_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
+        """As `coalition_values` for pairs `(u, 2, players)` that all have the same draws; each pair is evaluated once.
+
+        A pair that was met before, either way round, costs nothing.
+        """
+
+        def evaluate(pairs: BoolArray) -> FloatArray:
+            return self._evaluate_coalitions(pairs, np.broadcast_to(draws[:1], (len(pairs), *draws.shape[1:])))
+
+        values = self.log.pair_values(coalitions, evaluate)
+        self.log.note(values[..., 0])
+        return values
+
+    def _evaluate_coalitions(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
         u, k, _ = coalitions.shape
         n_draws, n_columns = draws.shape[1:]
         values = np.empty((u, k, n_draws, self.n_outputs, self.n_functions))
@@ -65,7 +82,6 @@ class RowGame:
             for part in self.slices(u, per_coalition * k):
                 rows = self.imputer.coalition_rows(self.x, coalitions[part], draws[part])
                 values[part] = self.evaluate(rows)
-            self._keep(values)
             return values
         for unit in range(u):
             for part in self.slices(k, min(per_coalition, self.memory_limit // 8)):
@@ -74,29 +90,6 @@ class RowGame:
                         self.x, coalitions[unit : unit + 1, part], draws[unit : unit + 1, some]
                     )
                     values[unit, part, some] = self.evaluate(rows)[0]
-        self._keep(values)
-        return values
-
-    def repeated_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
-        """As `coalition_values` for pairs `(u, 2, players)` that all have the same draws; each pair is evaluated once.
-
-        A pair that was met before, either way round, costs nothing.
-        """
-        flipped = ~coalitions[:, 0, 0]
-        pairs = np.where(flipped[:, None, None], coalitions[:, ::-1], coalitions)
-        keys = [row.tobytes() for row in np.packbits(pairs[:, 0], axis=1)]
-        fresh = {key: number for number, key in reversed(list(enumerate(keys))) if key not in self.seen}
-        if fresh:
-            numbers = np.sort(np.array(list(fresh.values())))
-            trace, self.keeps = self.keeps, False
-            found = self.coalition_values(pairs[numbers], np.broadcast_to(draws[:1], (len(numbers), *draws.shape[1:])))
-            self.keeps = trace
-            if len(self.seen) >= self.most_by_draw:  # of these only the mean over draws stays
-                found = np.broadcast_to(found.mean(axis=2, keepdims=True), found.shape)
-            self.seen |= {keys[number]: values for number, values in zip(numbers, found, strict=True)}
-        values = np.stack([self.seen[key] for key in keys])
-        values[flipped] = values[flipped][:, ::-1]
-        self._keep(values)
         return values
 
     def walk_values(self, permutations: IntArray, draws: FloatArray, at_draws: FloatArray) -> FloatArray:
@@ -119,17 +112,14 @@ class RowGame:
         values[:, p] = self.at_x
         n_draws, n_columns = draws.shape[1:]
         per_walk = (p - 1) * n_draws * n_columns * COPIES + self.imputer.workspace(walk=True)
-        found = []
+        outputs = []
         for part in self.slices(u, per_walk):
             rows = self.imputer.walk_rows(self.x, permutations[part], draws[part])
             by_draw = self.evaluate(rows)
             values[part, 1:p] = by_draw.mean(axis=2)
-            found.append(by_draw)
-        self._keep(np.concatenate(found))
+            outputs.append(by_draw[..., 0])
+        self.log.note(np.concatenate(outputs))
         return values
-
-    def _keep(self, values: FloatArray) -> None:
-        """Called with what was evaluated, `(u, k, d, outputs, functions)`."""
 
     def slices(self, n: int, doubles_each: int) -> Iterator[slice]:
         """Batches of `n` things of so many doubles each, under the memory limit."""
@@ -140,22 +130,12 @@ class RowGame:
 
 @dataclass
 class Game(RowGame):
-    """The model first, then the surrogates; counts model evaluations.
-
-    Attributes
-    ----------
-    trace : list or None
-        Where it is a list, what the model said is kept there, for functions that are fitted to it.
-    tape : Tape
-        What the model has said before, and where what it says is kept.
-    """
+    """The model first, then the surrogates; counts model evaluations."""
 
     model: Model
     surrogates: tuple[PreparedControl, ...]
     label: str
     n_evaluations: int = 0
-    trace: list[FloatArray] | None = None
-    tape: Tape = field(default_factory=Tape)
 
     def evaluate(self, rows: FloatArray) -> FloatArray:
         """All functions on rows `(..., columns)`, shape `(..., outputs, functions)`."""
@@ -164,18 +144,14 @@ class Game(RowGame):
         if len(flat):
             where = f"{self.label}, evaluations {self.n_evaluations} to {self.n_evaluations + len(flat) - 1}"
 
-            def ask(some: FloatArray) -> FloatArray:
+            def model(some: FloatArray) -> FloatArray:
                 return self.model(self.imputer.to_inputs(some), n_outputs=self.n_outputs, where=where)
 
-            values[..., 0] = self.tape.answer(flat, ask)
+            values[..., 0] = self.log.recording.evaluate(flat, model)
             self.n_evaluations += len(flat)
             for number, surrogate in enumerate(self.surrogates, start=1):
                 values[..., number] = surrogate.predict(flat)
         return values.reshape(*rows.shape[:-1], self.n_outputs, self.n_functions)
-
-    def _keep(self, values: FloatArray) -> None:
-        if self.trace is not None and self.keeps:
-            self.trace.append(values[..., 0])
 
     def evaluate_surrogates(self, rows: FloatArray) -> FloatArray:
         """The surrogates alone on rows `(n, columns)`, shape `(n, outputs, surrogates)`."""

@@ -1,4 +1,4 @@
-"""What the model has said about a row, in order, so that a later run need not ask again.
+"""The evaluations of a row in order, so that a later run need not ask the model again.
 
 A run is a function of its seed: units, their rows and the order in which these are evaluated come again. A longer run
 with the same stages therefore begins with exactly the evaluations of the shorter one, and reads them from here.
@@ -17,19 +17,19 @@ from controlshap._types import FloatArray
 
 
 @dataclass
-class Tape:
+class Recording:
     """Evaluations of one row.
 
     Attributes
     ----------
     outputs : ndarray of shape (n, outputs) or None
-        What was said before.
+        Outputs of an earlier run.
     stages : tuple of int
         Units after which the earlier run looked at its results.
     records : bool
         Whether new evaluations are kept.
     most_bytes : float
-        When they take more than this, all new ones are let go.
+        When new evaluations take more than this, all of them are dropped.
     """
 
     outputs: FloatArray | None = None
@@ -42,33 +42,29 @@ class Tape:
 
     @property
     def n_kept(self) -> int:
-        """Evaluations that were made before."""
+        """Evaluations of the earlier run."""
         return 0 if self.outputs is None else len(self.outputs)
 
-    def answer(self, rows: FloatArray, ask: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        """Outputs `(n, outputs)` of rows: what is on the tape, and the model's answer for the rest."""
+    def evaluate(self, rows: FloatArray, model: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """Outputs `(n, outputs)` of rows: recorded ones first, the model's for the rest."""
         known = self.outputs[self.position : self.position + len(rows)] if self.outputs is not None else None
         if known is None or len(known) == 0:
-            found = ask(rows)
-            self._record(found)
-            return found
+            return self._record(model(rows))
         self.position += len(known)
         if len(known) == len(rows):
             return known
-        fresh = ask(rows[len(known) :])
-        self._record(fresh)
-        return np.concatenate([known, fresh])
+        return np.concatenate([known, self._record(model(rows[len(known) :]))])
 
-    def _record(self, found: FloatArray) -> None:
-        if not self.records:
-            return
-        self.added.append(found)
-        self.n_bytes += found.nbytes
-        if self.n_bytes > self.most_bytes:
-            self.records, self.added = False, []
+    def _record(self, outputs: FloatArray) -> FloatArray:
+        if self.records:
+            self.added.append(outputs)
+            self.n_bytes += outputs.nbytes
+            if self.n_bytes > self.most_bytes:
+                self.records, self.added = False, []
+        return outputs
 
     def check_used(self) -> None:
-        """Refuse to go on from a tape that belongs to another run."""
+        """Refuse to go on from the recording of another run."""
         if self.position != self.n_kept or (self.n_kept and self.added):
             raise InvalidArgumentError(
                 f"`explanation`: its {self.n_kept} evaluations are not those of a run of this explainer. Refine it "
@@ -76,7 +72,7 @@ class Tape:
             )
 
     def all_outputs(self) -> FloatArray | None:
-        """Everything said so far, `(n, outputs)`; None where it was not kept."""
+        """Everything evaluated so far, `(n, outputs)`; None where it was not kept."""
         if not self.records:
             return None
         return np.concatenate(([] if self.outputs is None else [self.outputs]) + self.added)

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.linalg
 
 from controlshap._types import FloatArray
-from controlshap.statistics.batches import Batches, Numbers
+from controlshap.statistics.batches import Batches, UnitIds
 from controlshap.statistics.terms import LeastSquaresTerms, MeanTerms, Terms
 
 
@@ -29,11 +29,18 @@ class Merged(Protocol):
 
     batches: Batches
 
-    def add(self, units: Numbers, terms: Terms) -> None:
+    def add(self, units: UnitIds, terms: Terms) -> None:
         """Add the terms of some units."""
 
-    def terms(self, regressors: Iterable[tuple[Numbers, FloatArray]], weights: FloatArray) -> Terms:
+    def terms(self, regressors: Iterable[tuple[UnitIds, FloatArray]], weights: FloatArray) -> Terms:
         """One term for each batch, from the regressors of all units again, and the weight of a unit of each block."""
+
+
+def start_batches(batches: Batches, first: Terms, n_units: int) -> Merged:
+    """No terms yet; a regression is linearised at the solution of the first units."""
+    if isinstance(first, LeastSquaresTerms):
+        return MergedSquares.start_from(batches, first.first(n_units))
+    return MergedMeans(batches)
 
 
 @dataclass
@@ -42,13 +49,13 @@ class MergedMeans:
 
     batches: Batches
 
-    def add(self, units: Numbers, terms: Terms) -> None:
+    def add(self, units: UnitIds, terms: Terms) -> None:
         """Sum the terms."""
         if not isinstance(terms, MeanTerms):
             raise TypeError(f"{type(terms).__name__} are no terms of a mean")
         self.batches.add(units, terms.values)
 
-    def terms(self, regressors: Iterable[tuple[Numbers, FloatArray]], weights: FloatArray) -> MeanTerms:  # noqa: ARG002
+    def terms(self, regressors: Iterable[tuple[UnitIds, FloatArray]], weights: FloatArray) -> MeanTerms:  # noqa: ARG002
         """Means of batches."""
         return MeanTerms(self.batches.means())
 
@@ -78,6 +85,8 @@ class LinearisedTerms:
     by_draw: FloatArray
     gram: FloatArray
     n_behind: int
+
+    n_fitted = 0
 
     @property
     def n_units(self) -> int:
@@ -154,7 +163,7 @@ class MergedSquares:
         by_draw = np.zeros((p, n_draws if batches.n_blocks == 1 else 0, n_outputs))
         return cls(batches, start, first.base, first.paired, np.zeros((p, p)), by_draw)
 
-    def add(self, units: Numbers, terms: Terms) -> None:
+    def add(self, units: UnitIds, terms: Terms) -> None:
         """Sum what the normal equations need."""
         if not isinstance(terms, LeastSquaresTerms):
             raise TypeError(f"{type(terms).__name__} are no rows of a regression")
@@ -166,12 +175,12 @@ class MergedSquares:
             self.by_draw += np.tensordot(a, terms.draw_targets[..., 0], axes=([0], [0]))
         self.n_units += len(a)
 
-    def terms(self, regressors: Iterable[tuple[Numbers, FloatArray]], weights: FloatArray) -> LinearisedTerms:
+    def terms(self, regressors: Iterable[tuple[UnitIds, FloatArray]], weights: FloatArray) -> LinearisedTerms:
         """Values of batches."""
         p = len(self.start)
         pooled = self.batches.sums.sum(axis=(0, 1)) / self.n_units
         change = np.tensordot(_lift(self.gram / self.n_units), pooled, axes=1)  # phi_1 - phi_0, units weighted alike
-        moved = self.batches.alike()
+        moved = self.batches.empty_like()
         gram, mean = np.zeros((p, p)), np.zeros(p)
         for units, a in regressors:
             moved.add(units, a[:, :, None, None] * np.tensordot(a, change, axes=1)[:, None])

@@ -9,6 +9,7 @@ do, with their sizes (`Strata.sizes`).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -25,8 +26,8 @@ FEWEST_PLACES = 4
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """Which units some are: their numbers, their blocks, and which visit to its block each is."""
+class UnitIds:
+    """The numbers of some units, their blocks, and which visit to its block each is."""
 
     unit: IntArray
     block: IntArray
@@ -35,8 +36,13 @@ class Numbers:
     def __len__(self) -> int:
         return len(self.unit)
 
-    def __getitem__(self, chosen: IntArray | slice) -> Numbers:
-        return Numbers(self.unit[chosen], self.block[chosen], self.rank[chosen])
+    def __getitem__(self, chosen: IntArray | slice) -> UnitIds:
+        return UnitIds(self.unit[chosen], self.block[chosen], self.rank[chosen])
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[UnitIds]) -> UnitIds:
+        """All units of the parts, in order."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("unit", "block", "rank")))
 
 
 @dataclass
@@ -63,7 +69,7 @@ class Batches:
         places = max(FEWEST_PLACES, strata.MANY_UNITS // self.n_blocks)
         self.counts = np.zeros((self.n_blocks, places - places % 2), dtype=np.int64)
 
-    def add(self, units: Numbers, values: FloatArray) -> None:
+    def add(self, units: UnitIds, values: FloatArray) -> None:
         """Add what units brought, `(units, ...)`."""
         places = self.counts.shape[1]
         if not hasattr(self, "sums"):
@@ -77,7 +83,7 @@ class Batches:
         flat = self.sums.reshape(-1, *self.sums.shape[2:])  # a view
         flat[numbers] += sum_by(index, values, len(numbers))
 
-    def alike(self) -> Batches:
+    def empty_like(self) -> Batches:
         """None of them yet, in the same blocks."""
         return Batches(self.n_blocks)
 

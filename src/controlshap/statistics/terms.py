@@ -10,8 +10,9 @@ squares (where they are the influence values) alike.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import scipy.linalg
@@ -31,6 +32,10 @@ class Terms(Protocol):
     def n_units(self) -> int:
         """Number of units."""
 
+    @property
+    def n_fitted(self) -> int:
+        """Coefficients that are still to be fitted to these units; 0 where the estimate is a mean of them."""
+
     def solve(self, weights: FloatArray) -> FloatArray:
         """Estimates `(batch, c, o, f)` for weights `(batch, n)` that sum to 1."""
 
@@ -40,12 +45,39 @@ class Terms(Protocol):
     def residual_pseudo_values(self, weights: FloatArray) -> FloatArray:
         """The same with residuals corrected for leverage: for variances only."""
 
+    def with_controls(self, controls: FloatArray) -> Terms:
+        """Beside controls of known value 0 as further functions."""
+
+
+class UnitTerms(Terms, Protocol):
+    """Terms of single units, as estimators make them."""
+
+    def join(self, others: Sequence[Self]) -> Self:
+        """These units and others after them."""
+
+    def keep_draws(self, n_units: int) -> Self:
+        """What single draws gave, of the first units only."""
+
+    def unit_values(self) -> FloatArray:
+        """What units contribute: terms `(n, c, o, f)` of a mean, or targets `(n, draws, o, f)` of a regression."""
+
+    def expected(self, values: FloatArray) -> FloatArray:
+        """Mean of `unit_values` over designs and draws if the estimate is `values` (c, o, f), to broadcast."""
+
+    def split_noise(self, of_draws: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What units miss of the values `(n, draws, p, o, f)` of their draws, and how these differ from their mean.
+
+        Both have the shape of `unit_values`, for a function whose `base` was given as 0.
+        """
+
 
 @dataclass(frozen=True)
 class MeanTerms:
     """Terms whose weighted mean is the estimate: walks, per-feature sampling, enumeration."""
 
     values: FloatArray  # (n, c, o, f)
+
+    n_fitted = 0
 
     @property
     def n_units(self) -> int:
@@ -61,6 +93,33 @@ class MeanTerms:
         return self.values
 
     residual_pseudo_values = pseudo_values
+
+    def with_controls(self, controls: FloatArray) -> MeanTerms:
+        """Beside controls `(n, c, o, controls)`."""
+        return MeanTerms(np.concatenate([self.values, controls], axis=3))
+
+    def join(self, others: Sequence[MeanTerms]) -> MeanTerms:
+        """These units and others after them."""
+        return MeanTerms(np.concatenate([self.values, *(other.values for other in others)]))
+
+    def keep_draws(self, n_units: int) -> MeanTerms:  # noqa: ARG002 (nothing is kept of single draws)
+        """The terms themselves."""
+        return self
+
+    def unit_values(self) -> FloatArray:
+        """The terms."""
+        return self.values
+
+    def expected(self, values: FloatArray) -> FloatArray:
+        """The estimate itself, for every unit."""
+        return values[None]
+
+    def split_noise(self, of_draws: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What units miss of their draws' values, and how these differ from `mean`; nothing for the base value."""
+        of_units = of_draws.mean(axis=1)
+        nothing = np.zeros((len(of_units), 1, *mean.shape[1:]))
+        within = np.concatenate([self.values[:, :-1] - of_units, nothing], axis=1)
+        return within, np.concatenate([of_units - mean, nothing], axis=1)
 
 
 @dataclass(frozen=True)
@@ -100,6 +159,11 @@ class LeastSquaresTerms:
         """Number of players."""
         return int(self.regressors.shape[1])
 
+    @property
+    def n_fitted(self) -> int:
+        """One less than players, whose sum is given."""
+        return self.n_players - 1
+
     def first(self, n_units: int) -> LeastSquaresTerms:
         """The first units alone."""
         part = slice(0, n_units)
@@ -109,6 +173,49 @@ class LeastSquaresTerms:
             targets=self.targets[part],
             draw_targets=self.draw_targets[part],
         )
+
+    def with_controls(self, controls: FloatArray) -> LeastSquaresTerms:
+        """Beside controls, as targets `(n, draws, o, controls)`."""
+        nothing = np.zeros(controls.shape[2:])
+        return replace(
+            self,
+            targets=np.concatenate([self.targets, controls.mean(axis=1)], axis=2),
+            draw_targets=np.concatenate([self.draw_targets, controls], axis=3),
+            total=np.concatenate([self.total, nothing], axis=1),
+            base=np.concatenate([self.base, nothing], axis=1),
+        )
+
+    def join(self, others: Sequence[LeastSquaresTerms]) -> LeastSquaresTerms:
+        """These units and others after them."""
+        parts = (self, *others)
+        return replace(
+            self,
+            regressors=np.concatenate([part.regressors for part in parts]),
+            targets=np.concatenate([part.targets for part in parts]),
+            draw_targets=np.concatenate([part.draw_targets for part in parts]),
+        )
+
+    def keep_draws(self, n_units: int) -> LeastSquaresTerms:
+        """Targets of single draws of the first units only; copies, as views would keep all of them."""
+        return replace(self, draw_targets=self.draw_targets[:n_units].copy())
+
+    def unit_values(self) -> FloatArray:
+        """Targets of each draw."""
+        return self.draw_targets
+
+    def expected(self, values: FloatArray) -> FloatArray:
+        """`a' phi` for every unit, function by function, shape (n, 1, o, f)."""
+        o, f = values.shape[1:]
+        by_function = values[:-1].reshape(-1, o * f).T.copy()
+        return np.stack([self.regressors @ phi for phi in by_function], axis=1).reshape(self.n_units, 1, o, f)
+
+    def split_noise(self, of_draws: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What targets miss of their draws' values, and how these differ from `mean`."""
+        # targets of single coalitions are v(S), and a draw's v(0) is v(all) less the sum of its values
+        at = self.regressors if self.paired else self.regressors - 1.0
+        whole = 0.0 if self.paired else self.total
+        within = self.draw_targets - whole - np.einsum("up,udpof->udof", at, of_draws)
+        return within, np.einsum("up,udpof->udof", at, of_draws - mean)
 
     def solve(self, weights: FloatArray) -> FloatArray:
         """Constrained least squares for each row of weights."""

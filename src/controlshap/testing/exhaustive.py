@@ -8,8 +8,8 @@ from math import comb
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.estimators.exact import all_coalitions
-from controlshap.estimators.kernel_sampling import size_probabilities
+from controlshap.estimators.enumeration import all_coalitions
+from controlshap.estimators.kernel import size_probabilities
 
 
 def every_permutation(n_players: int) -> IntArray:

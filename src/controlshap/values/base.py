@@ -10,50 +10,81 @@ pathwise conditioning). A draw defines a whole game: v_b(0) = f(b), v_b(all) = f
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from typing import Literal
 
 import numpy as np
 
+from controlshap._arrays import ranks
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.data.players import Players
 
 
-class Imputer(Protocol):
-    """A value function bound to a background and players."""
+class Imputer(ABC):
+    """A value function bound to a background and players; subclass it to write your own.
+
+    `sample` draws rows b, and `coalition_rows` makes of each draw the row of a coalition: x on its columns and what is
+    absent elsewhere. The draw itself is the row of nobody, and x that of everybody.
+    """
+
+    #: The players of coalitions.
+    players: Players
+    #: The rows b there are, `(n, columns)`; None where they come from a distribution.
+    finite_draws: FloatArray | None = None
+    #: Whether finite draws are taken at random rather than in cycles.
+    with_replacement: bool = False
+    #: Whether rows take x on the coalition and b elsewhere, column by column.
+    mixes_columns: bool = False
+    #: Whether rows are affine in x - b, so that D matrices exist.
+    linear_in_x: bool = False
+    #: Whether rows may hold NaN.
+    handles_missing: bool = False
+    #: How the Shapley values of a fitted function are known without model evaluations: in closed form for each draw,
+    #: from weighted sums of columns that are normal given a coalition, or simulated from the rows of this class.
+    known_values: Literal["of draws", "of normal scores", "simulated"] = "simulated"
 
     @property
-    def players(self) -> Players:
-        """The players of coalitions."""
-
-    @property
-    def finite_draws(self) -> FloatArray | None:
-        """The rows b there are, `(n, columns)`; None when they come from a distribution."""
-
-    @property
+    @abstractmethod
     def center(self) -> FloatArray:
         """Mean of the draws, `(columns,)`."""
 
+    @abstractmethod
     def sample(self, n_rows: int, rng: np.random.Generator) -> FloatArray:
         """Independent draws `(n_rows, columns)`."""
 
+    @abstractmethod
     def coalition_rows(self, x: FloatArray, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
         """Rows `(u, k, d, columns)` for coalitions `(u, k, players)` and draws `(u, d, columns)`."""
 
     def walk_rows(self, x: FloatArray, permutations: IntArray, draws: FloatArray) -> FloatArray:
         """Rows `(u, players - 1, d, columns)` of the prefixes 1 to players - 1 of each permutation."""
+        return self.coalition_rows(x, prefix_masks(permutations), draws)
 
     def to_inputs(self, rows: FloatArray) -> FloatArray:
         """What the model sees of rows `(n, columns)`; surrogates see the rows themselves."""
+        return rows
 
-    def check(self, rows: FloatArray, feature_names: tuple[str, ...]) -> None:
+    def check(self, rows: FloatArray, feature_names: tuple[str, ...]) -> None:  # noqa: B027 (most accept every row)
         """Refuse explained rows that this value function cannot hold."""
 
-    def workspace(self, *, walk: bool) -> int:
+    def workspace(self, *, walk: bool) -> int:  # noqa: ARG002
         """Doubles needed beside the rows themselves, for each walk or each coalition."""
+        return 0
 
 
-class ValueFunction(Protocol):
+class ValueFunction(ABC):
     """Settings of a value function, bound to data once per explainer."""
 
+    @abstractmethod
     def bind(self, background: FloatArray, players: Players, feature_names: tuple[str, ...]) -> Imputer:
         """Estimate what the value function needs from the background."""
+
+
+def prefix_masks(permutations: IntArray, owner: IntArray | None = None) -> BoolArray:
+    """The prefixes 1 to players - 1 of permutations, as coalitions `(u, players - 1, players)`.
+
+    With the `owner` of each column, as revealed columns `(u, players - 1, columns)`.
+    """
+    places = ranks(permutations)
+    places = places if owner is None else places[:, owner]
+    return places[:, None, :] < np.arange(1, permutations.shape[1])[None, :, None]

@@ -17,8 +17,8 @@ import numpy as np
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.data.players import Players
+from controlshap.values.base import Imputer, ValueFunction, prefix_masks
 from controlshap.values.conditioning import Moments, condition
-from controlshap.values.marginal import prefix_masks
 from controlshap.values.thresholds import Thresholds, find_thresholds
 
 #: Coalitions are solved together when their sizes fall into the same bin of this width.
@@ -29,7 +29,7 @@ BATCH_DOUBLES = 2**16
 
 @final
 @dataclass(frozen=True, eq=False)
-class GaussianConditional:
+class GaussianConditional(ValueFunction):
     """Condition a Gaussian fitted to the background (or given) on the revealed columns.
 
     Parameters
@@ -85,18 +85,22 @@ class GaussianConditional:
             covariance = np.cov(background, rowvar=False, bias=True).reshape(n_columns, n_columns)
         moments = condition(mean, covariance, self.min_eigenvalue, feature_names)
         thresholds = find_thresholds(background, players, moments) if self.binary == "threshold" else None
-        return GaussianImputer(background if self.draws == "background" else None, players, moments, thresholds)
+        finite = background if self.draws == "background" else None
+        return GaussianImputer(players, moments, thresholds, finite)
 
 
 @final
 @dataclass(frozen=True)
-class GaussianImputer:
+class GaussianImputer(Imputer):
     """Rows of the pathwise conditioned Gaussian."""
 
-    finite_draws: FloatArray | None
     players: Players
     moments: Moments
-    thresholds: Thresholds | None
+    thresholds: Thresholds | None = None
+    finite_draws: FloatArray | None = None
+
+    linear_in_x = True
+    known_values = "of normal scores"
 
     @cached_property
     def center(self) -> FloatArray:
@@ -193,7 +197,7 @@ class GaussianImputer:
             shift *= self.moments.scale
             block = rows[part]
             np.add(shift.reshape(block.shape), draws[part][:, None], out=block)
-            np.copyto(block, x, where=prefix_masks(permutations[part], self.players)[:, :, None])
+            np.copyto(block, x, where=prefix_masks(permutations[part], self.players.owner)[:, :, None])
         return rows
 
     def walk_innovations(self, order: IntArray, gaps: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -10,35 +10,18 @@ import numpy as np
 from controlshap._errors import InvalidArgumentError
 from controlshap.statistics.terms import Terms
 from controlshap.statistics.two_stage import Roots, Strata
+from controlshap.variances.base import Variance
 
 
 @final
 @dataclass(frozen=True)
-class Analytic:
+class Analytic(Variance):
     """Variance of the terms over the number of units; two-stage where blocks are revisited."""
 
-    @property
-    def needs_independent_units(self) -> bool:
-        """Cycles are accounted for."""
-        return False
-
-    @property
-    def takes_batches(self) -> bool:
-        """Yes."""
-        return True
-
-    @property
-    def by_units(self) -> bool:
-        """Yes."""
-        return True
-
-    @property
-    def fewest_units(self) -> int:
-        """Two."""
-        return 2
+    takes_batches = True
 
     def check(self, *, least_squares: bool, n_draws: int) -> None:  # noqa: ARG002
-        """Only means have an analytic variance."""
+        """Refuse least squares: only means have an analytic variance."""
         if least_squares:
             raise InvalidArgumentError(
                 "`variance='analytic'` fits estimates that are means of their units (permutation walks, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 import numpy as np
 
@@ -10,27 +10,32 @@ from controlshap.statistics.terms import Terms
 from controlshap.statistics.two_stage import Roots, Strata
 
 
-class Variance(Protocol):
-    """A square root of the covariance of the estimate, over components and functions."""
+class Variance(ABC):
+    """A square root of the covariance of the estimate, over components and functions; subclass it to write your own."""
 
-    @property
-    def needs_independent_units(self) -> bool:
-        """Whether background rows must be drawn at random rather than in cycles."""
+    #: Whether background rows must be drawn at random rather than in cycles.
+    needs_independent_units: bool = False
+    #: Whether the covariance is that of resampled estimates.
+    resamples: bool = False
 
     @property
     def takes_batches(self) -> bool:
-        """Whether means of batches of units do in place of units (`Strata.sizes`)."""
+        """Whether means of batches of units can stand in for units (`Strata.sizes`)."""
+        return False
 
     @property
     def by_units(self) -> bool:
         """Whether the roots come from units, so that some can be left out."""
+        return True
 
     @property
     def fewest_units(self) -> int:
         """Units below which there is no variance."""
+        return 2
 
-    def check(self, *, least_squares: bool, n_draws: int) -> None:
+    def check(self, *, least_squares: bool, n_draws: int) -> None:  # noqa: B027 (most methods fit every estimator)
         """Refuse an estimator that this method does not fit."""
 
+    @abstractmethod
     def roots(self, terms: Terms, strata: Strata, rng: np.random.Generator) -> Roots:
-        """The covariance, with its degrees of freedom."""
+        """A root of the covariance, with its degrees of freedom."""

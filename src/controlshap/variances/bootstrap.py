@@ -11,6 +11,7 @@ from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
 from controlshap.statistics.terms import Terms
 from controlshap.statistics.two_stage import Roots, Strata
+from controlshap.variances.base import Variance
 
 #: Resamples solved together.
 AT_ONCE = 20
@@ -18,7 +19,7 @@ AT_ONCE = 20
 
 @final
 @dataclass(frozen=True)
-class Bootstrap:
+class Bootstrap(Variance):
     """Resample units, solve again, take the covariance of the solutions.
 
     Parameters
@@ -29,34 +30,15 @@ class Bootstrap:
 
     n_resamples: int = 200
 
+    takes_batches = True
+    by_units = False
+    resamples = True
+
     def __post_init__(self) -> None:
         if not isinstance(self.n_resamples, (int, np.integer)) or self.n_resamples < 10:
             raise InvalidArgumentError(
                 f"`n_resamples` must be a whole number of at least 10; got {self.n_resamples!r}. The paper uses 200."
             )
-
-    @property
-    def needs_independent_units(self) -> bool:
-        """Cycles are resampled as such."""
-        return False
-
-    @property
-    def takes_batches(self) -> bool:
-        """By their roots."""
-        return True
-
-    @property
-    def by_units(self) -> bool:
-        """No."""
-        return False
-
-    @property
-    def fewest_units(self) -> int:
-        """Two."""
-        return 2
-
-    def check(self, *, least_squares: bool, n_draws: int) -> None:
-        """Fits every estimator."""
 
     def roots(self, terms: Terms, strata: Strata, rng: np.random.Generator) -> Roots:
         """Covariance of the resampled estimates."""
@@ -76,7 +58,7 @@ class Bootstrap:
         return self._as_roots(rows, unit_dof)
 
     def _multiplied(self, roots: Roots, rng: np.random.Generator) -> Roots:
-        """Of many units, in batches: each root times a normal number, whose sum has the covariance of the estimate."""
+        """Resample batches: sums of roots times normal numbers have the covariance of the estimate."""
         rows = np.tensordot(rng.standard_normal((self.n_resamples, len(roots.rows))), roots.rows, axes=1)
         rows = (rows - rows.mean(axis=0)) / np.sqrt(self.n_resamples - 1)
         return self._as_roots(rows, float(np.median(roots.degrees_of_freedom())))

@@ -13,8 +13,9 @@ from typing import final
 import numpy as np
 
 from controlshap._errors import ErraticVarianceWarning, InvalidArgumentError
-from controlshap.statistics.terms import LeastSquaresTerms, Terms
+from controlshap.statistics.terms import Terms
 from controlshap.statistics.two_stage import Roots, Strata
+from controlshap.variances.base import Variance
 
 #: Units per group and player below which least squares in a group is erratic.
 COMFORTABLE = 10
@@ -22,7 +23,7 @@ COMFORTABLE = 10
 
 @final
 @dataclass(frozen=True)
-class Grouped:
+class Grouped(Variance):
     """Covariance between groups of units, with groups - 1 degrees of freedom.
 
     Parameters
@@ -33,6 +34,9 @@ class Grouped:
 
     n_groups: int = 20
 
+    needs_independent_units = True  # groups must be alike
+    by_units = False
+
     def __post_init__(self) -> None:
         if not isinstance(self.n_groups, (int, np.integer)) or self.n_groups < 3:
             raise InvalidArgumentError(
@@ -40,27 +44,9 @@ class Grouped:
             )
 
     @property
-    def needs_independent_units(self) -> bool:
-        """Groups must be alike, so background rows are drawn at random and not in cycles."""
-        return True
-
-    @property
-    def takes_batches(self) -> bool:
-        """Groups are of units."""
-        return False
-
-    @property
-    def by_units(self) -> bool:
-        """No."""
-        return False
-
-    @property
     def fewest_units(self) -> int:
-        """Two in each group."""
+        """Two in each group, to have a spread."""
         return 2 * self.n_groups
-
-    def check(self, *, least_squares: bool, n_draws: int) -> None:
-        """Fits every estimator."""
 
     def roots(self, terms: Terms, strata: Strata, rng: np.random.Generator) -> Roots:  # noqa: ARG002
         """Covariance of the group estimates, over the number of groups."""
@@ -76,9 +62,10 @@ class Grouped:
                 f"{n}. Raise `budget` or lower `n_groups`."
             )
         size = n // self.n_groups
-        if isinstance(terms, LeastSquaresTerms) and size < COMFORTABLE * terms.n_players:
+        n_players = terms.n_fitted + 1
+        if terms.n_fitted and size < COMFORTABLE * n_players:
             warnings.warn(
-                f"Grouped({self.n_groups}) leaves {size} units a group for {terms.n_players} players; below "
+                f"Grouped({self.n_groups}) leaves {size} units a group for {n_players} players; below "
                 f"{COMFORTABLE} times as many units as players its errors are erratic. Use "
                 "variance='least_squares' or 'bootstrap'.",
                 ErraticVarianceWarning,

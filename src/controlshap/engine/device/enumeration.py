@@ -18,7 +18,7 @@ from controlshap.engine.device.evaluation import (
 )
 from controlshap.engine.device.result import DeviceResult
 from controlshap.engine.device.together import evaluate_rows
-from controlshap.estimators.exact import all_coalitions, shapley_matrix
+from controlshap.estimators.enumeration import all_coalitions, shapley_matrix
 from controlshap.models.torch_module import evaluation_mode
 from controlshap.values.marginal import MarginalImputer
 
@@ -36,9 +36,9 @@ def enumerate_on_device(
     """Exact Shapley values of many rows for independent features; parameters as for `explain_on_device`."""
     evaluator = Evaluator.of(module, device)
     home = evaluator.device
-    n_players, n_draws = imputer.players.n_players, len(imputer.background)
+    n_players, n_draws = imputer.players.n_players, len(imputer.finite_draws)
     with evaluation_mode(module), torch.no_grad():
-        draws = torch.as_tensor(imputer.background, dtype=torch.float64, device=home)
+        draws = torch.as_tensor(imputer.finite_draws, dtype=torch.float64, device=home)
         if at_background is None:
             at_draws = evaluate_rows(evaluator, None, draws, "background row", 0)
         else:

@@ -82,7 +82,7 @@ def explain_on_device(
     finite = imputer.finite_draws is not None
     cost = 2 * (p - 1) + (0 if finite else 1)
     n_units = _affordable(budget, cost, p)
-    replaced = isinstance(imputer, MarginalImputer) and imputer.replace
+    replaced = imputer.with_replacement
     uses_taylor = control == "taylor" or (control == "auto" and isinstance(imputer, GaussianImputer))
     if uses_taylor:
         _refuse_missing(rows, imputer)
@@ -144,7 +144,7 @@ def explain_problem(
         entropy=entropy,
         control=control_name(problem),
         coefficient=problem.coefficient,
-        closes_sum=True if problem.estimator is None else problem.estimator.closes_sum,
+        closes_sum=True if problem.estimator is None else problem.estimator.efficient,
         at_background=at_background,
         cache=problem.cache,
         device=device,

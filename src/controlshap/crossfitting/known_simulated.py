@@ -1,0 +1,275 @@
+"""Known Shapley values of fitted functions under any value function, without model evaluations.
+
+Few players and finite draws are enumerated. Otherwise paired walks are simulated through the rows that the value
+function makes, and the scatter of replications is the error of the known values.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from controlshap._types import FloatArray, IntArray
+from controlshap.estimators import Enumeration, Permutation
+from controlshap.estimators.base import Estimator, Evaluator, UnitDraws
+from controlshap.estimators.enumeration import all_coalitions
+from controlshap.estimators.permutation import sample_permutations
+from controlshap.functions.base import KnownFunction
+from controlshap.sampling.game import FunctionGame
+from controlshap.statistics.terms import UnitTerms
+from controlshap.statistics.two_stage import Roots
+from controlshap.values.base import Imputer
+
+#: Replications, whose scatter is the error.
+REPLICATIONS = 20
+#: Evaluations of a function, in all replications together or to enumerate it.
+MOST_ROWS = 400_000
+#: Walks of the model beyond which simulated ones grow with them, so that errors fall on where the model is its fit.
+MANY_WALKS = 1000
+#: One in so many walks comes first, and shows how many are needed.
+FIRST = 10
+
+Functions = tuple[tuple[KnownFunction, ...], ...]
+"""For each output its functions."""
+
+
+@dataclass(frozen=True)
+class FittedFunctions:
+    """The functions of one row, and the units that they control.
+
+    Attributes
+    ----------
+    by_fold : tuple
+        For each fold and output the functions that control the fold.
+    shares : ndarray of shape (folds,)
+        Share of the units that each fold has.
+    """
+
+    by_fold: tuple[Functions, ...]
+    shares: FloatArray
+    estimator: Estimator
+    imputer: Imputer
+    x: FloatArray
+    memory_limit: int
+
+    @property
+    def n_players(self) -> int:
+        """Number of players."""
+        return self.imputer.players.n_players
+
+    @property
+    def distinct(self) -> list[tuple[KnownFunction, int, int]]:
+        """Each function once, with its output and its place; a shared function is the same in every fold."""
+        places = {
+            id(function): (function, output, place)
+            for of_fold in self.by_fold
+            for output, of_output in enumerate(of_fold)
+            for place, function in enumerate(of_output)
+        }
+        return list(places.values())
+
+    @cached_property
+    def games(self) -> tuple[FunctionGame, ...]:
+        """The game of each fold's functions."""
+        return tuple(FunctionGame.of(of_fold, self.x, self.imputer, self.memory_limit) for of_fold in self.by_fold)
+
+    def unit_terms(self, game: Evaluator, design: Any, draws: FloatArray, base: FloatArray) -> UnitTerms:
+        """Terms of units of a game whose v(0) is `base`."""
+        return self.estimator.terms(game, design, UnitDraws(draws, None, None, base))
+
+
+class KnownControls(ABC):
+    """Controls of known value 0: what units of fitted functions miss of values that are known.
+
+    A function gives two controls, so that the noise of coalitions and that of draws get coefficients of their own.
+    """
+
+    @abstractmethod
+    def controls(self, fold: int, design: Any, draws: FloatArray, rows: IntArray | None) -> FloatArray:
+        """Controls of some units of a fold, `(u, components, outputs, 2 functions)`, or of targets `(u, draws, ...)`.
+
+        `rows` (u, draws) are the numbers of their background rows, where there is a background to draw from.
+        """
+
+    @abstractmethod
+    def roots(self, n_controls: int) -> Roots:
+        """Root of the error of the known values, `(roots, components, outputs, n_controls)`."""
+
+
+def interleave(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Two controls of each function side by side, and 0 where a function's values were out of reach."""
+    both = np.stack([first, second], axis=-1).reshape(*first.shape[:-1], -1)
+    finite = np.isfinite(both).all(axis=tuple(range(both.ndim - 1)))
+    return np.where(finite, both, 0.0)
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Shapley values and base value of a function by replication, `(replications, players + 1)`."""
+
+    values: FloatArray
+
+    @classmethod
+    def exactly(cls, values: FloatArray) -> Simulated:
+        """Values `(players + 1,)` without error: all replications agree."""
+        return cls(np.tile(values, (REPLICATIONS, 1)))
+
+    @property
+    def mean(self) -> FloatArray:
+        """The values, `(players + 1,)`."""
+        mean: FloatArray = self.values.mean(axis=0)
+        return mean
+
+    @property
+    def root_rows(self) -> FloatArray:
+        """Root `(replications, players + 1)` of the covariance of the mean."""
+        n = len(self.values)
+        rows: FloatArray = (self.values - self.mean) / np.sqrt(n * (n - 1))
+        return rows
+
+
+@dataclass(frozen=True)
+class SimulatedControls(KnownControls):
+    """Controls against simulated values.
+
+    Attributes
+    ----------
+    fitted : FittedFunctions
+    simulated : list
+        For each fold, output and function.
+    """
+
+    fitted: FittedFunctions
+    simulated: list[list[list[Simulated]]]
+
+    @classmethod
+    def of(
+        cls,
+        fitted: FittedFunctions,
+        rng: np.random.Generator,
+        tolerances: FloatArray | None = None,
+        n_walks: float = 0.0,
+    ) -> Self:
+        """Simulate the values of all functions.
+
+        `tolerances` (outputs,) are variances of known values that are small enough. With many walks of the model,
+        `n_walks`, more is simulated.
+        """
+        by_function = cls._simulate(fitted, rng, tolerances, n_walks)
+        of_folds = [[[by_function[id(f)] for f in of_output] for of_output in of_fold] for of_fold in fitted.by_fold]
+        return cls(fitted, of_folds)
+
+    @staticmethod
+    def _simulate(
+        fitted: FittedFunctions, rng: np.random.Generator, tolerances: FloatArray | None, n_walks: float
+    ) -> dict[int, Simulated]:
+        """Simulated values of each function, by its id."""
+        functions = [function for function, _, _ in fitted.distinct]
+        enough = None if tolerances is None else tolerances[[output for _, output, _ in fitted.distinct]]
+        game = FunctionGame.of((tuple(functions),), fitted.x, fitted.imputer, fitted.memory_limit)
+        if can_enumerate(fitted.imputer):
+            values = [Simulated.exactly(one) for one in enumerate_draws(game)]
+        else:
+            values = simulate_walks(game, rng, enough, n_walks)
+        return {id(function): one for function, one in zip(functions, values, strict=True)}
+
+    def known(self, fold: int) -> FloatArray:
+        """Known values `(players + 1, outputs, functions)` of a fold."""
+        by_output = [np.stack([one.mean for one in of_output], axis=-1) for of_output in self.simulated[fold]]
+        return np.stack(by_output, axis=1)
+
+    def controls(self, fold: int, design: Any, draws: FloatArray, rows: IntArray | None) -> FloatArray:  # noqa: ARG002
+        """What units miss of the simulated values; the second control of each function is 0."""
+        known = self.known(fold)
+        terms = self.fitted.unit_terms(self.fitted.games[fold], design, draws, known[-1])
+        missed = terms.unit_values() - terms.expected(known)
+        if self.fitted.imputer.finite_draws is not None and not self.fitted.estimator.is_least_squares:
+            missed[:, -1] = 0.0  # v(0) is known then
+        return interleave(missed, np.zeros_like(missed))
+
+    def roots(self, n_controls: int) -> Roots:
+        """Scatter of the replications, in the control that holds units against the simulated value."""
+        by_fold, shares = self.fitted.by_fold, self.fitted.shares
+        rows = np.zeros((REPLICATIONS, self.fitted.n_players + 1, len(by_fold[0]), n_controls))
+        for share, of_fold, functions in zip(shares, self.simulated, by_fold, strict=True):
+            for output, of_output in enumerate(of_fold):
+                for place, (one, function) in enumerate(zip(of_output, functions[output], strict=True)):
+                    # common permutations: the folds' errors add up
+                    rows[:, :, output, 2 * place + self._error_in(function)] -= share * one.root_rows
+        if self.fitted.imputer.finite_draws is not None:
+            rows[:, -1] = 0.0
+        return Roots(rows, np.zeros(REPLICATIONS, dtype=np.int64), np.array([REPLICATIONS - 1.0]))
+
+    def _error_in(self, function: KnownFunction) -> int:  # noqa: ARG002
+        """Which of a function's two controls the error of its known values is in."""
+        return 0
+
+
+def can_enumerate(imputer: Imputer) -> bool:
+    """Whether all coalitions of all draws are few."""
+    return imputer.finite_draws is not None and 2**imputer.players.n_players * len(imputer.finite_draws) <= MOST_ROWS
+
+
+def enumerate_draws(game: FunctionGame) -> FloatArray:
+    """Exact Shapley values and base value `(functions, players + 1)` of a game with one output, over finite draws."""
+    draws = game.imputer.finite_draws
+    assert draws is not None
+    inner, nothing = all_coalitions(game.imputer.players.n_players)[1:-1], np.zeros_like(game.at_x)
+    total = np.zeros((inner.shape[1] + 1, game.n_functions))
+    for part in game.slices(len(draws), 4 * len(inner) * game.n_functions):
+        some = draws[part]
+        design = np.broadcast_to(inner, (len(some), *inner.shape))
+        terms = Enumeration().terms(game, design, UnitDraws(some[:, None], None, None, nothing))
+        total += terms.values[:, :, 0].sum(axis=0)
+    return total.T / len(draws)
+
+
+def simulate_walks(
+    game: FunctionGame, rng: np.random.Generator, tolerances: FloatArray | None = None, n_walks: float = 0.0
+) -> list[Simulated]:
+    """Known values of all functions of a game with one output, from the same paired walks with draws.
+
+    `tolerances` (functions,) and `n_walks` are as for `replicate`.
+    """
+    p = game.imputer.players.n_players
+
+    def simulate(n_units: int) -> FloatArray:
+        replications = []
+        for _ in range(REPLICATIONS):
+            permutations = sample_permutations(p, n_units, rng)
+            draws = UnitDraws(game.imputer.sample(n_units, rng)[:, None], None, None, np.zeros_like(game.at_x))
+            replications.append(Permutation().terms(game, permutations, draws).values[:, :, 0].mean(axis=0))
+        return np.stack(replications).transpose(2, 0, 1)
+
+    units = int(max(2, MOST_ROWS // (2 * p * REPLICATIONS)) * max(1.0, n_walks / MANY_WALKS))
+    return [Simulated(values) for values in replicate(simulate, units, tolerances)]
+
+
+def replicate(simulate: Callable[[int], FloatArray], most: int, tolerances: FloatArray | None) -> FloatArray:
+    """Values `(functions, replications, n)`, each replication from at most so many walks.
+
+    Parameters
+    ----------
+    simulate : callable
+        Values from so many walks a replication.
+    tolerances : ndarray of shape (functions,) or None
+        Variances of the known values, on average over players, that are small enough: further walks are left out. None
+        takes all.
+    """
+    some = most if tolerances is None else -(-most // FIRST)
+    values = simulate(some)
+    if tolerances is None:
+        return values
+    variances = values.var(axis=1, ddof=1).mean(axis=1) / REPLICATIONS
+    # in so many times as many; all of them where a model is its fit, and none more where nothing varies
+    times = np.divide(variances, tolerances, out=np.full_like(variances, np.inf), where=tolerances > 0)
+    wanted = np.where(variances > 0, some * times, 0.0).max()
+    more = int(np.ceil(wanted)) - some if wanted < most else most - some
+    if more > 0:
+        values = (some * values + more * simulate(more)) / (some + more)
+    return values
