@@ -23,7 +23,9 @@ def refine_rows(assembly: Assembly, explanation: Explanation, stopping: Stopping
     rows = assembly.read_rows(explanation.data)
     problem = ready_problem(assembly, Stopping(int(explanation.settings["budget"])))
     check_same(explanation, problem, assembly.description)
-    items = [(int(explanation.row_numbers[row]), rows[row], limits, recording) for row, limits, recording in continuations]
+    items = [
+        (int(explanation.row_numbers[row]), rows[row], limits, recording) for row, limits, recording in continuations
+    ]
     results = continue_rows(problem, items, explanation.entropy, n_jobs=n_jobs)
     settings = explanation.settings | {"refinements": explanation.settings["refinements"] + 1}
     refined = dict(zip([number for number, *_ in continuations], results, strict=True))
