@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from controlshap._checks import at_least, refuse_missing
-from controlshap._errors import InvalidArgumentError, NoClosedFormError
+from controlshap._errors import InvalidArgumentError
 from controlshap._parallel import check_jobs
 from controlshap._progress import ProgressLike, check_progress
 from controlshap._random import Purpose, RngLike, resolve_entropy, stream
@@ -21,8 +21,6 @@ from controlshap.engine.rows import describe_call, explain_rows, plan_rows
 from controlshap.limits import LimitOptions, Limits
 from controlshap.problem import Assembly
 from controlshap.results.explanation import Explanation
-from controlshap.values.gaussian import GaussianImputer
-from controlshap.values.marginal import MarginalImputer
 
 if TYPE_CHECKING:
     from controlshap.datasets.result import DatasetResult
@@ -155,13 +153,11 @@ class Explainer:
         budget = at_least("budget", budget, 100, "model evaluations")
         if learner is not None and not (isinstance(learner, Control) and learner.is_fitted):
             raise InvalidArgumentError(f"`learner` must be Trees() or another fitted surrogate; got {learner!r}.")
-        if not isinstance(assembly.imputer, (MarginalImputer, GaussianImputer)):
-            raise NoClosedFormError("`fit_surrogate` needs features='independent' or 'correlated'.")
         for name, array in (("X", rows), ("background", assembly.background)):
             refuse_missing(array, name, assembly.encoding.labels)
         mixed = hybrid_rows(rows, assembly.imputer, budget, stream(resolve_entropy(rng), Purpose.SURROGATE))
         outputs = assembly.evaluate(mixed, "surrogate")
-        candidates = default_learners(correlated=isinstance(assembly.imputer, GaussianImputer))
+        candidates = default_learners(correlated=not assembly.imputer.mixes_columns)
         assembly.share(fit_shared(mixed, outputs, learner or best_learner(mixed, outputs, candidates)))
         return self
 
@@ -336,7 +332,7 @@ class Explainer:
         """Write background, settings and what was computed once (D matrices) to a folder; never the model."""
         from controlshap.storage.explainers import save_assembly
 
-        return save_assembly(self._assembly, Path(path))
+        return save_assembly(self._assembly, Path(path), describe_own=False)
 
     @classmethod
     def load(cls, path: str | Path, model: Any) -> Explainer:

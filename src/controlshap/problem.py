@@ -24,8 +24,7 @@ from controlshap.estimators.base import Estimator
 from controlshap.functions import KnownFunction, agrees, evaluations_to_recognise, recognise
 from controlshap.models.adapters import as_model
 from controlshap.models.model import Model
-from controlshap.values.base import Imputer
-from controlshap.values.marginal import Marginal, MarginalImputer
+from controlshap.values.base import Imputer, ValueFunction
 from controlshap.variances.base import Variance
 
 
@@ -181,16 +180,15 @@ class Assembly:
         self._problem: Problem | None = None
         adapted = as_model(model)
         self.n_background = table.n_rows
-        draws_rows = isinstance(value_function, Marginal) or getattr(value_function, "draws", None) == "background"
-        if draws_rows and table.n_rows > most:
+        if value_function.draws_background and table.n_rows > most:
             table = sample_table(table, most)
         # gaps are told to surrogates by a flag, unless the model's own form understands NaN
-        flags = has_gaps(table) and isinstance(value_function, Marginal)
+        flags = has_gaps(table) and value_function.handles_missing
         flags = flags and self._recognise(adapted, value_function, len(table.column(0))) is None
         self.encoding = make_encoding(table, self.column_names, flag_missing=flags)
         self.players: Players = self.encoding.expand(self.raw_players)
         self.background = self.encoding.encode(table, "background")
-        if not isinstance(value_function, Marginal):
+        if not value_function.handles_missing:
             refuse_missing(self.background, "background", self.encoding.labels)
             refuse_many_levels(self.encoding)
         self.imputer = value_function.bind(self.background, self.players, self.encoding.labels)
@@ -209,11 +207,11 @@ class Assembly:
     def read_rows(self, X: Any) -> FloatArray:
         """Rows to explain as doubles, in the columns of the encoding."""
         table = read_rows(X, self.column_names, named=self.is_frame)
-        if not isinstance(self.imputer, MarginalImputer):
+        if not self.imputer.handles_missing:
             refuse_unseen(self.encoding, table)
         self._extend(table)
         rows = self.encoding.encode(table, "X")
-        if not isinstance(self.imputer, MarginalImputer):
+        if not self.imputer.handles_missing:
             refuse_missing(rows, "X", self.encoding.labels)
         self.imputer.check(rows, self.encoding.labels)
         return rows
@@ -230,10 +228,10 @@ class Assembly:
         """The problem before the model was asked anything: `base` has rows and no values."""
         if self._problem is not None:
             return self._problem
-        finite = self.imputer.finite_draws is not None
+        draws = self.imputer.finite_draws
         # One evaluation shows the outputs when draws are random; v(0) is then estimated with each row.
-        rows = self.background if finite else self.imputer.center[None]
-        base = BaseSample(rows, np.empty((len(rows), 0, 1)), len(rows) if finite else math.inf)
+        rows = self.imputer.center[None] if draws is None else draws
+        base = BaseSample(rows, np.empty((len(rows), 0, 1)), math.inf if draws is None else len(rows))
         form = self._recognise(self.model, self.imputer, len(rows)) if self.encoding.is_plain else None
         return Problem(
             self.model, self.background, base, self.imputer, self.players, self.encoding.labels, self.estimator,
@@ -283,9 +281,9 @@ class Assembly:
             copied._problem = None if self._problem is None else replace(self._problem, cache=cache)
         return copied
 
-    def _recognise(self, model: Model, value_function: Any, n_rows: int) -> KnownFunction | None:
+    def _recognise(self, model: Model, value_function: ValueFunction | Imputer, n_rows: int) -> KnownFunction | None:
         """The model's exact form, where "auto" may use it; looked for once, since it may ask the model."""
-        if not isinstance(value_function, (Marginal, MarginalImputer)):
+        if not value_function.mixes_columns:
             return None
         if self.estimator is not None or self.controls is not None:
             return None

@@ -16,7 +16,7 @@ from controlshap.controls import (
     Trees,
     WideNetwork,
 )
-from controlshap.estimators import Enumeration, Estimator, Kernel, PerFeature, Permutation
+from controlshap.estimators import Estimator, Kernel, PerFeature, Permutation
 from controlshap.values import GaussianConditional, Marginal, ValueFunction
 from controlshap.variances import Analytic, Bootstrap, Grouped, LeastSquares, Variance
 
@@ -87,5 +87,5 @@ def check_combination(variance: Variance | None, estimator: Estimator | None, co
             f"`coefficient='folds'` works unit by unit and fits variance='auto', 'analytic' or 'least_squares', "
             f"not {variance}. Use coefficient='units'."
         )
-    if estimator is not None and isinstance(estimator, Enumeration):
+    if estimator is not None and estimator.exact_per_draw:
         raise InvalidArgumentError("`estimator`: enumeration is chosen by estimator='auto' where it fits.")

@@ -136,6 +136,7 @@ def test_a_surrogate_without_known_values_here_is_refused(data):
             return self
 
         finite_draws = None
+        mixes_columns = linear_in_x = False
 
     with pytest.raises(cs.NoClosedFormError, match="Marginal"):
         fitted(data, Odd())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from controlshap.models.derivatives import Derivatives, DerivativeSource, UserDe
 from controlshap.models.derivatives.base import Point
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.values.gaussian import GaussianImputer
-from controlshap.values.marginal import MarginalImputer
 
 
 @final
@@ -82,7 +81,8 @@ class Taylor(Control):
     def prepare(self, context: Context) -> PreparedControl:
         """The polynomial at x, with its known values by Theorem 1 or 2."""
         imputer = context.imputer
-        if not isinstance(imputer, (GaussianImputer, MarginalImputer)):
+        mixes = imputer.mixes_columns and imputer.finite_draws is not None
+        if not (mixes or imputer.linear_in_x):
             raise NoClosedFormError(
                 f"The Taylor control has known values for independent features (Marginal) and correlated ones "
                 f"(GaussianConditional), not for {type(imputer).__name__}. Use control='none' or your own control."
@@ -93,11 +93,11 @@ class Taylor(Control):
                 "Use control='none', or impute them."
             )
         point = Point(context.x, context.at_x, context.background, context.players, context.evaluate, context.budget)
-        derivatives = self.source(context.model.source).at(point, second=isinstance(imputer, MarginalImputer))
-        if isinstance(imputer, GaussianImputer):
-            known = self._known_correlated(context, imputer, derivatives.gradient)
-        else:
+        derivatives = self.source(context.model.source).at(point, second=mixes)
+        if mixes:
             known = _known_independent(context, derivatives)
+        else:
+            known = self._known_correlated(context, cast("GaussianImputer", imputer), derivatives.gradient)
         return PreparedControl(TaylorPolynomial(context.x, context.at_x, derivatives), known)
 
     def _known_correlated(self, context: Context, imputer: GaussianImputer, gradient: FloatArray) -> KnownValues:
@@ -110,7 +110,7 @@ class Taylor(Control):
 
 def _known_independent(context: Context, derivatives: Derivatives) -> KnownValues:
     """Theorem 1, with the covariance (divisor n) of the whole rows that are drawn; columns of a group add up."""
-    background = context.background
+    background = cast("FloatArray", context.imputer.finite_draws)
     if "background_moments" not in context.cache:
         covariance = np.cov(background.T, bias=True).reshape(background.shape[1], -1)
         context.cache["background_moments"] = (background.mean(axis=0), covariance)

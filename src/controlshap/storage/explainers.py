@@ -36,15 +36,19 @@ _CLASSES = {
 }  # fmt: skip
 
 
-def save_assembly(assembly: Assembly, path: Path) -> Path:
-    """Write what an explainer was assembled from to a folder."""
+def save_assembly(assembly: Assembly, path: Path, *, describe_own: bool = True) -> Path:
+    """Write what an explainer was assembled from to a folder.
+
+    Strategies of the user's own are described by what they print, not stored; with `describe_own=False` they are
+    refused.
+    """
     arrays: dict[str, Any] = {"background": assembly.background, "owner": assembly.raw_players.owner}
     header: dict[str, Any] = {
         "columns": [encode(_as_in_background(c), arrays, f"column {c.labels[0]}") for c in assembly.encoding.columns],
         "maker": encode(assembly.encoding.maker, arrays, "columns"),
         "player_names": list(assembly.players.names),
         "n_background": assembly.n_background,
-        "settings": {name: encode(value, arrays, name) for name, value in assembly.settings.items()},
+        "settings": {name: encode(value, arrays, name, describe_own) for name, value in assembly.settings.items()},
         "shared": encode(assembly.shared, arrays, "shared"),
     }
     matrices = assembly.cache.get("d_matrices")
@@ -82,8 +86,8 @@ def _as_in_background(column: Column) -> Column:
     return column
 
 
-def encode(value: Any, arrays: dict[str, Any], name: str) -> Any:
-    """A setting as JSON, with its arrays in `arrays`; objects of the user's own cannot be saved."""
+def encode(value: Any, arrays: dict[str, Any], name: str, describe_own: bool = False) -> Any:
+    """A setting as JSON, with its arrays in `arrays`; objects of the user's own are refused, or described."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, (str, int, float, bool)):
@@ -94,14 +98,22 @@ def encode(value: Any, arrays: dict[str, Any], name: str) -> Any:
     if is_missing(value):
         return {"missing": "pandas"}
     if isinstance(value, (list, tuple)):
-        items = [encode(item, arrays, f"{name}.{i}") for i, item in enumerate(value)]
+        items = [encode(item, arrays, f"{name}.{i}", describe_own) for i, item in enumerate(value)]
         return {"tuple": items} if isinstance(value, tuple) else items
     if type(value).__name__ in _CLASSES and dataclasses.is_dataclass(value):
         fields = {f.name: encode(getattr(value, f.name), arrays, f"{name}.{f.name}") for f in dataclasses.fields(value)}
         return {"class": type(value).__name__, "fields": fields}
-    raise InvalidArgumentError(
-        f"`{name}` cannot be saved: {type(value).__name__} is an object of your own. Make a new explainer instead."
-    )
+    kind = type(value).__name__
+    if not describe_own:
+        raise InvalidArgumentError(
+            f"`{name}` cannot be saved: {kind} is an object of your own. Make a new explainer instead."
+        )
+    if " at 0x" in repr(value):
+        raise InvalidArgumentError(
+            f"`{name}`: {kind} prints as {value!r}, which does not tell it from another when a run is resumed. Give "
+            "it a `__repr__` with its settings, or make it a dataclass."
+        )
+    return {"own": repr(value)}
 
 
 def decode(value: Any, arrays: dict[str, Any]) -> Any:
@@ -114,6 +126,11 @@ def decode(value: Any, arrays: dict[str, Any]) -> Any:
         return arrays[value["array"]]
     if "tuple" in value:
         return tuple(decode(item, arrays) for item in value["tuple"])
+    if "own" in value:
+        raise InvalidArgumentError(
+            f"`path`: the explainer was made with an object of your own, {value['own']}, which is not stored. Make a "
+            "new explainer with it; `explain_dataset` then goes on with the run in this folder."
+        )
     if "missing" in value:
         return require("pandas", extra="frames", feature="This explainer").NA
     return _CLASSES[value["class"]](**{name: decode(item, arrays) for name, item in value["fields"].items()})

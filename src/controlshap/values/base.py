@@ -75,6 +75,16 @@ class Imputer(ABC):
 class ValueFunction(ABC):
     """Settings of a value function, bound to data once per explainer."""
 
+    #: Whether rows take x on the coalition and b elsewhere, column by column.
+    mixes_columns: bool = False
+    #: Whether the background may hold NaN.
+    handles_missing: bool = False
+
+    @property
+    def draws_background(self) -> bool:
+        """Whether b is a row of the background, so that a large background is sampled."""
+        return False
+
     @abstractmethod
     def bind(self, background: FloatArray, players: Players, feature_names: tuple[str, ...]) -> Imputer:
         """Estimate what the value function needs from the background."""

@@ -68,6 +68,11 @@ class GaussianConditional(ValueFunction):
                 f"`min_eigenvalue` must lie between 0 and 1; got {self.min_eigenvalue!r}. The default is 1e-4."
             )
 
+    @property
+    def draws_background(self) -> bool:
+        """Whether `draws` is "background"."""
+        return self.draws == "background"
+
     def bind(self, background: FloatArray, players: Players, feature_names: tuple[str, ...]) -> GaussianImputer:
         """Estimate and condition the moments."""
         n_columns = background.shape[1]
@@ -85,7 +90,7 @@ class GaussianConditional(ValueFunction):
             covariance = np.cov(background, rowvar=False, bias=True).reshape(n_columns, n_columns)
         moments = condition(mean, covariance, self.min_eigenvalue, feature_names)
         thresholds = find_thresholds(background, players, moments) if self.binary == "threshold" else None
-        finite = background if self.draws == "background" else None
+        finite = background if self.draws_background else None
         return GaussianImputer(players, moments, thresholds, finite)
 
 

@@ -30,6 +30,10 @@ class Marginal(ValueFunction):
 
     replace: bool = False
 
+    mixes_columns = True
+    handles_missing = True
+    draws_background = True
+
     def bind(
         self,
         background: FloatArray,
