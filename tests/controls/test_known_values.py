@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 import controlshap as cs
 from controlshap.controls.base import Context
-from controlshap.controls.d_matrices import DMatrices, _simulated, d_matrices
+from controlshap.controls.d_matrices import DMatrices, _simulate, d_matrices
 from controlshap.data.players import resolve_players
 from controlshap.models.adapters import as_model
 from controlshap.testing import gaussian_quadratic_game, marginal_game, pathwise_game, shapley_by_definition
@@ -85,7 +85,7 @@ def test_simulated_d_matrices_agree_with_enumeration_within_their_own_error(grou
     imputer = big_imputer(9, groups)
     exact = d_matrices(imputer, 100)
     assert exact.is_exact
-    replications = np.stack([_simulated(imputer, 50, np.random.default_rng(k)) for k in range(20)])
+    replications = np.stack([_simulate(imputer, 50, np.random.default_rng(k)) for k in range(20)])
     simulated = DMatrices(replications, 2000)
     rng = np.random.default_rng(0)
     gradient, gap, at_x = rng.normal(size=(2, 9)), rng.normal(size=9), np.zeros(2)

@@ -65,9 +65,9 @@ class DMatrices:
 
 
 def d_matrices(imputer: GaussianImputer, n_permutations: int, seed: int = 0) -> DMatrices:
-    """Exact for few players, else simulated with reversed pairs of permutations."""
+    """D matrices, exact for few players, else simulated with reversed pairs of permutations."""
     if imputer.players.n_players <= EXACT_PLAYERS:
-        return DMatrices(_enumerated(imputer)[None], 0)
+        return DMatrices(_enumerate(imputer)[None], 0)
     p, c = imputer.players.n_players, imputer.players.n_columns
     affordable = REPLICATION_BYTES // (8 * p * c * c)
     n_replications = int(np.clip(affordable, FEWEST_REPLICATIONS, MOST_REPLICATIONS))
@@ -75,14 +75,14 @@ def d_matrices(imputer: GaussianImputer, n_permutations: int, seed: int = 0) -> 
     matrices = np.zeros((n_replications, p, c, c))
     for number in range(n_replications):
         rng = stream(EXPLAINER_ENTROPY + seed, Purpose.D_MATRICES, number)
-        _simulated(imputer, pairs, rng, matrices[number])
+        _simulate(imputer, pairs, rng, matrices[number])
     return DMatrices(matrices, 2 * pairs * n_replications)
 
 
-def _simulated(
+def _simulate(
     imputer: GaussianImputer, n_pairs: int, rng: np.random.Generator, total: FloatArray | None = None
 ) -> FloatArray:
-    """The mean over some permutations `(players, columns, columns)`; put into `total`, which is 0, where given."""
+    """The mean over some permutations `(players, columns, columns)`, added to `total` (zeros) where that is given."""
     players = imputer.players
     c = players.n_columns
     total = np.zeros((players.n_players, c, c)) if total is None else total
@@ -104,7 +104,7 @@ def _simulated(
     return total
 
 
-def _enumerated(imputer: GaussianImputer) -> FloatArray:
+def _enumerate(imputer: GaussianImputer) -> FloatArray:
     players = imputer.players
     p, c = players.n_players, players.n_columns
     coalitions = all_coalitions(p)
