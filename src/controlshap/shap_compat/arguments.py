@@ -1,27 +1,163 @@
-"""Arguments that only shap's KernelExplainer has: links, and the selection of features."""
+"""Arguments that only shap's KernelExplainer has: backgrounds with weights (shap.kmeans), links, feature selection."""
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from controlshap._errors import ControlShapWarning, InvalidArgumentError, ModelOutputError
-from controlshap._types import FloatArray
+from controlshap._optional import require
+from controlshap._types import AnyArray, FloatArray
 
 Link: TypeAlias = Callable[[FloatArray], FloatArray]
 
 #: Probabilities are kept this far from 0 and 1 before their log-odds are taken, as in shap.
 LOGIT_MARGIN = 1e-15
-#: Means of probabilities may leave 0 to 1 by rounding.
+#: Means of probabilities may leave the interval from 0 to 1 by this much, through rounding.
 ROUNDING = 1e-6
 
 
+@dataclass(frozen=True, eq=False)
+class WeightedBackground:
+    """Rows with weights; attributes have the names of shap's own object.
+
+    Attributes
+    ----------
+    data : ndarray of shape (n, columns)
+    weights : ndarray of shape (n,)
+        They sum to 1.
+    column_names : tuple of str or None
+        None if the data had no names.
+    groups : dict or None
+        Columns that are one player, if shap's object has groups.
+    frame : frame or None
+        The same rows as a frame, if the columns have names.
+    """
+
+    data: AnyArray
+    weights: FloatArray
+    column_names: tuple[str, ...] | None
+    groups: dict[str, list[int]] | None
+    frame: Any
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns, numbered if they have none."""
+        return self.column_names or tuple(f"x{i}" for i in range(self.data.shape[1]))
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether the weights differ."""
+        return not np.allclose(self.weights, self.weights[0], rtol=1e-12, atol=0.0)
+
+
+def read_background(data: Any, feature_names: Sequence[str] | None) -> WeightedBackground:
+    """Read rows, weights and names of the argument `data`."""
+    refuse_sparse(data, "data")
+    if _is_dense_data(data):
+        return _from_dense_data(data, feature_names)
+    if hasattr(data, "columns"):
+        names = tuple(str(name) for name in data.columns)
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise InvalidArgumentError(
+                f"`data`: column names must be unique, but {repeated[:8]} stand for several columns. Rename them."
+            )
+        if feature_names is not None and tuple(str(name) for name in feature_names) != names:
+            raise InvalidArgumentError(
+                f"`feature_names` must be those of the frame `data`, {list(names)[:8]}; got {list(feature_names)[:8]}. "
+                "Leave it out, or rename the columns of the frame."
+            )
+        return WeightedBackground(data.to_numpy(), _equal_weights(len(data)), names, None, data)
+    if hasattr(data, "to_frame") and hasattr(data, "index"):  # one row of a frame
+        return read_background(data.to_frame().T.infer_objects(), feature_names)
+    rows = np.asarray(data)
+    if rows.ndim != 2 or len(rows) == 0:
+        raise InvalidArgumentError(
+            f"`data` must be two-dimensional, (rows, columns), with at least one row; got the shape {rows.shape}. "
+            "Reshape one row with row[None]."
+        )
+    return _add_frame(rows, _equal_weights(len(rows)), _check_names(feature_names, rows.shape[1]), None)
+
+
+def read_rows(X: Any, background: WeightedBackground) -> tuple[AnyArray, list[Any]]:
+    """Return rows to explain as an array, in the order of the background's columns, and their index."""
+    if hasattr(X, "to_frame") and hasattr(X, "index") and background.column_names is not None:
+        X = X.to_frame().T.infer_objects()
+    names, n_columns = background.column_names, background.data.shape[1]
+    labels = list(X.index) if hasattr(X, "iloc") and hasattr(X, "columns") else []
+    if hasattr(X, "columns") and names is not None:
+        given = [str(name) for name in X.columns]
+        if sorted(given) != sorted(names):
+            odd = sorted(set(given) ^ set(names))
+            raise InvalidArgumentError(f"`X` and `data` must have the same columns; these differ: {odd[:8]}.")
+        X = X[[X.columns[given.index(name)] for name in names]]
+    rows = X.to_numpy() if hasattr(X, "columns") else np.asarray(X)
+    rows = rows[None] if rows.ndim == 1 else rows
+    if rows.ndim != 2 or rows.shape[1] != n_columns or len(rows) == 0:
+        raise InvalidArgumentError(f"`X` must have the {n_columns} columns of `data`; got the shape {rows.shape}.")
+    return rows, labels or list(range(len(rows)))
+
+
+def refuse_sparse(data: Any, argument: str) -> None:
+    """Raise for a sparse matrix, which would silently take the memory of a dense one."""
+    if type(data).__module__.startswith("scipy.sparse") or type(data).__name__ == "SparseData":
+        raise InvalidArgumentError(
+            f"`{argument}` is sparse; rows are mixed column by column and need an array. Pass {argument}.toarray()."
+        )
+
+
+def _is_dense_data(data: Any) -> bool:
+    return all(hasattr(data, name) for name in ("data", "weights", "groups", "group_names", "transposed"))
+
+
+def _from_dense_data(data: Any, feature_names: Sequence[str] | None) -> WeightedBackground:
+    if data.transposed:
+        raise InvalidArgumentError("`data` is transposed; it needs one row for each observation.")
+    rows, weights = np.asarray(data.data), np.asarray(data.weights, dtype=float)
+    names = tuple(str(name) for name in data.group_names)
+    groups = [[int(column) for column in group] for group in data.groups]
+    if any(len(group) != 1 for group in groups):
+        shared = {name: group for name, group in zip(names, groups, strict=True) if len(group) > 1}
+        return _add_frame(rows, weights, _check_names(feature_names, rows.shape[1]), shared)
+    if feature_names is not None:
+        return _add_frame(rows, weights, _check_names(feature_names, rows.shape[1]), None)
+    # shap numbers the columns of an array; these are not names
+    numbered = names == tuple(str(i) for i in range(len(names)))
+    return _add_frame(rows, weights, None if numbered else names, None)
+
+
+def _check_names(feature_names: Sequence[str] | None, n_columns: int) -> tuple[str, ...] | None:
+    if feature_names is None:
+        return None
+    if len(feature_names) != n_columns:
+        raise InvalidArgumentError(
+            f"`feature_names` must have one name for each of the {n_columns} columns; got {len(feature_names)}."
+        )
+    return tuple(str(name) for name in feature_names)
+
+
+def _add_frame(
+    rows: AnyArray, weights: FloatArray, names: tuple[str, ...] | None, groups: dict[str, list[int]] | None
+) -> WeightedBackground:
+    frame = None
+    if names is not None:
+        pandas = require("pandas", extra="frames", feature="`feature_names`", otherwise="or leave it out")
+        frame = pandas.DataFrame(rows, columns=list(names))
+    return WeightedBackground(rows, weights / weights.sum(), names, groups, frame)
+
+
+def _equal_weights(n_rows: int) -> FloatArray:
+    return np.full(n_rows, 1.0 / max(n_rows, 1))
+
+
 def resolve_link(link: Any) -> Link:
-    """The link as a function of arrays."""
+    """Return a link as a function of arrays."""
     name = link if isinstance(link, str) else getattr(link, "__name__", str(link))
     if name == "identity":
         return identity
@@ -35,12 +171,12 @@ def resolve_link(link: Any) -> Link:
 
 
 def identity(outputs: FloatArray) -> FloatArray:
-    """The outputs themselves."""
+    """Return the outputs unchanged."""
     return outputs
 
 
 def logit(probabilities: FloatArray) -> FloatArray:
-    """Log-odds, finite at 0 and 1."""
+    """Return log-odds, finite at 0 and 1."""
     odd = probabilities[(probabilities < -ROUNDING) | (probabilities > 1.0 + ROUNDING)]
     if len(odd):
         raise ModelOutputError(
@@ -53,7 +189,7 @@ def logit(probabilities: FloatArray) -> FloatArray:
 
 
 def check_l1_reg(l1_reg: Any) -> None:
-    """Warn of a value that asks shap to select features; refuse what shap does not know."""
+    """Warn if a value asks shap to select features; raise if shap does not know it."""
     if l1_reg is None or (isinstance(l1_reg, str) and l1_reg == "auto"):
         return
     number = isinstance(l1_reg, (bool, int, float, np.number)) and 0 <= l1_reg < np.inf

@@ -1,4 +1,4 @@
-"""`KernelExplainer`: the calls of shap's KernelExplainer, answered by this library."""
+"""`KernelExplainer`, which takes the calls of shap's KernelExplainer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 import inspect
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -15,32 +15,39 @@ from controlshap._errors import BudgetTooSmallError, InvalidArgumentError
 from controlshap._optional import require
 from controlshap._random import RngLike, resolve_entropy
 from controlshap._types import FloatArray
-from controlshap.data.players import resolve_players
 from controlshap.explainer import Explainer
+from controlshap.limits import LimitOptions, Limits
 from controlshap.results.explanation import Explanation
-from controlshap.shap_compat.arguments import check_l1_reg, identity, logit, resolve_link
-from controlshap.shap_compat.background import Background, read_background, read_rows, refuse_sparse
+from controlshap.shap_compat.arguments import (
+    check_l1_reg,
+    identity,
+    logit,
+    read_background,
+    read_rows,
+    refuse_sparse,
+    resolve_link,
+)
 from controlshap.shap_compat.export import to_shap
-from controlshap.shap_compat.linked_game import LinkedProblem, explain_linked
-from controlshap.shap_compat.model import Inputs, Predict
+from controlshap.shap_compat.linked_game import LinkedProblem, explain_linked, make_linked_problem
+from controlshap.shap_compat.model import ShapModel
 
 
 class KernelExplainer:
-    """Takes the calls that `shap.KernelExplainer` takes, and gives controlled estimates with their errors.
+    """Takes the calls of `shap.KernelExplainer`, and returns controlled estimates with their errors.
 
-    `docs/coming_from_shap.md` says what differs. `Explainer` is the interface to write new code for.
+    `docs/coming_from_shap.md` lists the differences. New code should use `Explainer`.
 
     Parameters
     ----------
     model : callable or fitted model
         A function gets arrays, as in shap. A fitted model, or a method of one that was fitted on named columns, gets
-        frames where `data` has names.
-    data : ndarray, frame, one row of a frame, or what shap.kmeans and shap.sample return
+        frames if `data` has names.
+    data : ndarray, frame, one row of a frame, or the result of shap.kmeans or shap.sample
         The background; weights of its rows are respected.
     feature_names : list of str, optional
         Names of the columns of an array.
     link : {"identity", "logit"}, link object of shap, or callable
-        Of the mean over the background, as in shap: with "logit" the values are log-odds.
+        Link of the mean over the background, as in shap: with "logit" the values are log-odds.
     rng : int, Generator, SeedSequence or None
         Same value, same numbers, at every call. The global state of numpy has no part in it.
     seed : int, optional
@@ -50,8 +57,7 @@ class KernelExplainer:
     keep_index_ordered : bool
         Not supported: shap sorts the rows before the model sees them and does not sort the outputs back.
     **settings
-        Arguments of `Explainer` (`features`, `control`, `groups` and others); an unknown one is an error. So that the
-        same call gives the same numbers, `seconds_per_evaluation` is 0 unless given.
+        Arguments of `Explainer` (`features`, `control`, `groups` and others); an unknown one is an error.
 
     Attributes
     ----------
@@ -59,7 +65,7 @@ class KernelExplainer:
         The link of the mean prediction over the background.
     explanation : Explanation or None
         The last result, with its standard errors.
-    data : Background
+    data : WeightedBackground
         `data.data` are the rows, `data.weights` their weights.
     model, link
         As given.
@@ -100,25 +106,33 @@ class KernelExplainer:
         self.model = model
         self.link = link
         self.explanation: Explanation | None = None
-        self.data: Background = read_background(data, feature_names)
-        self._entropy = resolve_entropy(rng if seed is None else seed)
-        self._link = resolve_link(link)
+        self.data = read_background(data, feature_names)
         if keep_index and not hasattr(self.data.frame, "index"):
             raise InvalidArgumentError("`keep_index=True` needs a pandas frame as `data`; it has no index otherwise.")
+        self._entropy = resolve_entropy(rng if seed is None else seed)
+        self._link = resolve_link(link)
         self._keep_index = keep_index
-        settings = {"seconds_per_evaluation": 0.0, "groups": self.data.groups} | settings
-        self._predict = Predict(model, frames=keep_index)
+        self._shap_model = ShapModel(model, frames=keep_index)
         self._explainer: Explainer | None = None
         self._linked: LinkedProblem | None = None
-        if self._link is identity and not self.data.is_weighted and not keep_index:
+        self._expected: Any = None
+        self._prepare({"groups": self.data.groups} | settings)
+
+    def _prepare(self, settings: dict[str, Any]) -> None:
+        """Make an explainer, or the game of whole coalitions that links, weights and an index need."""
+        if self._link is identity and not self.data.is_weighted and not self._keep_index:
             background = self.data.data if self.data.frame is None else self.data.frame
-            self._explainer = Explainer(self._predict.model, background, **settings)
-            base = self._explainer._assembly.problem().base
-            mean = base.values[:, :, 0].mean(axis=0) if base.finite else None
+            self._explainer = Explainer(self._shap_model.model, background, **settings)
+            self._n_players = self._explainer.players.n_players
+            base = self._explainer.assembly.problem().base
+            if base.finite:
+                self._expected = self._shape_outputs(base.values[:, :, 0].mean(axis=0))
         else:
-            self._linked = self._link_problem(settings)
-            mean = self._linked.base
-        self._expected = None if mean is None else self._shaped(mean)
+            self._linked = make_linked_problem(
+                self.data, self._shap_model, self._link, settings, keep_index=self._keep_index
+            )
+            self._n_players = self._linked.players.n_players
+            self._expected = self._shape_outputs(self._linked.base)
 
     @property
     def expected_value(self) -> Any:
@@ -130,20 +144,19 @@ class KernelExplainer:
                 "`expected_value` is estimated with each row where features are correlated, and no row was explained "
                 "yet. Call `shap_values` first, or use `explanation.base_values`."
             )
-        return self._shaped(self.explanation.base_values.reshape(len(self.explanation), -1).mean(axis=0))
+        return self._shape_outputs(self.explanation.base_values.reshape(len(self.explanation), -1).mean(axis=0))
 
     def __call__(self, X: Any, l1_reg: Any = False, silent: bool = False, **limits: Any) -> Any:
-        """A `shap.Explanation`; takes what `shap_values` takes."""
+        """Return a `shap.Explanation`; takes the arguments of `shap_values`."""
         feature = "`KernelExplainer(...)(X)`, which returns what shap's plots take,"
         require("shap", extra="shap", feature=feature, otherwise="or use `shap_values(X)`")
         check_l1_reg(l1_reg)
         values = self.shap_values(X, silent=silent, **limits)
         assert self.explanation is not None
-        found = to_shap(self.explanation)
-        one_row = _is_one_row(X)
-        if values.ndim + one_row > self.explanation.values.ndim:  # outputs of shape (n, 1)
-            found = to_shap(_with_one_output(self.explanation))
-        return found[0] if one_row else found
+        explanation, one_row = self.explanation, _is_one_row(X)
+        if values.ndim + one_row > explanation.values.ndim:  # outputs of shape (n, 1)
+            explanation = _with_one_output(explanation)
+        return to_shap(explanation)[0] if one_row else to_shap(explanation)
 
     def shap_values(
         self,
@@ -153,15 +166,10 @@ class KernelExplainer:
         l1_reg: Any = False,
         silent: bool = False,  # noqa: ARG002
         gc_collect: bool = False,
-        budget: int | None = None,
-        tolerance: float | None = None,
-        stop: str | Sequence[str] | None = None,
-        level: float = 0.95,
-        absolute_tolerance: float | None = None,
-        time_limit: float | None = None,
         n_jobs: int = 1,
+        **limits: Unpack[LimitOptions],
     ) -> FloatArray:
-        """Shapley values of rows; their errors are in `explanation`.
+        """Return the Shapley values of rows; `explanation` has their errors.
 
         Parameters
         ----------
@@ -175,65 +183,72 @@ class KernelExplainer:
             Accepted; there is no progress bar.
         gc_collect : bool
             Whether to collect garbage afterwards.
-        budget : int, optional
-            Model evaluations for each row, in place of `nsamples`.
-        tolerance, stop, level, absolute_tolerance, time_limit, n_jobs
-            As for a call of `Explainer`: end earlier, when this is reached.
+        n_jobs : int
+            As for a call of `Explainer`.
+        **limits
+            `budget`, `tolerance`, `stop`, `level`, `absolute_tolerance`, `time_limit` as for a call of `Explainer`;
+            `budget` takes the place of `nsamples`.
 
         Returns
         -------
         ndarray of shape (rows, players) or (rows, players, outputs)
-            Without the first axis where X is one row.
+            Without the first axis if X is one row.
         """
         check_l1_reg(l1_reg)
         refuse_sparse(X, "X")
-        limits = {
-            "budget": self._budget(nsamples, budget), "tolerance": tolerance, "stop": stop, "level": level,
-            "absolute_tolerance": absolute_tolerance, "time_limit": time_limit, "n_jobs": n_jobs,
-        }  # fmt: skip
-        explanation = self._explain(X, limits)
-        self.explanation = self._renamed(explanation, X)
+        budget = self._choose_budget(nsamples, Limits(**limits).budget)
+        limits.pop("budget", None)
+        explanation = self._explain(X, budget, limits, n_jobs)
+        self.explanation = self._rename_columns(explanation, X)
         if gc_collect:
             gc.collect()
         values = explanation.values
-        if self._predict.n_dimensions == 2 and values.ndim == 2:
+        if self._shap_model.n_dimensions == 2 and values.ndim == 2:
             values = values[..., None]
         return values[0] if _is_one_row(X) else values
 
-    def _explain(self, X: Any, limits: dict[str, Any]) -> Explanation:
+    def _explain(self, X: Any, budget: int, goals: LimitOptions, n_jobs: int) -> Explanation:
         if self._explainer is not None:
-            try:
-                found = self._explainer(X, rng=self._entropy, **limits)
-            except BudgetTooSmallError as error:
-                n_rows = len(self.data.data)
-                least = -(-(error.needed - 1) // n_rows)
-                raise BudgetTooSmallError(
-                    f"`nsamples` must be at least {least} here, where a coalition stands for "
-                    f"the {n_rows} rows of the background: {error}",
-                    error.needed,
-                ) from error
-            return replace(found, settings=found.settings | self._own_settings)
-        assert self._linked is not None
-        problem = self._linked
-        rows, labels = read_rows(X, self.data)
-        found = explain_linked(problem, rows, labels, entropy=self._entropy, **limits)
-        return replace(
-            found,
-            data=rows.astype(float) if rows.dtype.kind in "biuf" else rows,
-            feature_names=problem.players.names,
-            column_names=self._column_names,
-            output_names=problem.model.output_names,
-            player_columns=tuple(tuple(int(c) for c in columns) for columns in problem.players.columns),
-            settings=found.settings | self._own_settings,
-        )
+            explanation = self._explain_mean(self._explainer, X, budget, goals, n_jobs)
+        else:
+            assert self._linked is not None
+            problem = self._linked
+            rows, labels = read_rows(X, self.data)
+            explanation = replace(
+                explain_linked(problem, rows, labels, budget, goals, entropy=self._entropy, n_jobs=n_jobs),
+                data=rows.astype(float) if rows.dtype.kind in "biuf" else rows,
+                feature_names=problem.players.names,
+                column_names=self.data.names,
+                output_names=problem.model.output_names,
+                player_columns=tuple(tuple(int(c) for c in columns) for columns in problem.players.columns),
+            )
+        known = {identity: "identity", logit: "logit"}
+        own = {
+            "link": known.get(self._link, str(self.link)),
+            "keep_index": self._keep_index,
+            "weighted_background": self.data.is_weighted,
+        }
+        return replace(explanation, settings=explanation.settings | own)
 
-    def _budget(self, nsamples: int | str, budget: int | None) -> int:
+    def _explain_mean(self, explainer: Explainer, X: Any, budget: int, goals: LimitOptions, n_jobs: int) -> Explanation:
+        try:
+            return explainer(X, rng=self._entropy, n_jobs=n_jobs, **goals | {"budget": budget})
+        except BudgetTooSmallError as error:
+            n_rows = len(self.data.data)
+            least = -(-(error.needed - 1) // n_rows)
+            raise BudgetTooSmallError(
+                f"`nsamples` must be at least {least} here, where a coalition stands for "
+                f"the {n_rows} rows of the background: {error}",
+                error.needed,
+            ) from error
+
+    def _choose_budget(self, nsamples: int | str, budget: int | None) -> int:
         if budget is not None:
             if nsamples != "auto":
                 raise InvalidArgumentError(
                     f"`nsamples` and `budget` both limit the evaluations; got {nsamples!r} and {budget!r}. Give one."
                 )
-            return at_least("budget", budget, 1, "model evaluations a row")
+            return budget
         if isinstance(nsamples, str):
             if nsamples != "auto":
                 raise InvalidArgumentError(f"`nsamples` must be 'auto' or a number of coalitions; got {nsamples!r}.")
@@ -242,64 +257,16 @@ class KernelExplainer:
             n_coalitions = at_least("nsamples", nsamples, 1, "coalitions; or 'auto'")
         return n_coalitions * len(self.data.data) + 1
 
-    @property
-    def _n_players(self) -> int:
-        if self._explainer is not None:
-            return self._explainer.players.n_players
-        assert self._linked is not None
-        return self._linked.players.n_players
-
-    @property
-    def _own_settings(self) -> dict[str, Any]:
-        """What `Explainer` has no argument for."""
-        known = {identity: "identity", logit: "logit"}
-        found = {"link": known.get(self._link, str(self.link)), "keep_index": self._keep_index}
-        return found | {"weighted_background": self.data.is_weighted}
-
-    @property
-    def _column_names(self) -> tuple[str, ...]:
-        return self.data.column_names or tuple(f"x{i}" for i in range(self.data.data.shape[1]))
-
-    def _link_problem(self, settings: dict[str, Any]) -> LinkedProblem:
-        """The game of whole coalitions, for links, weights and indices."""
-        data = self.data
-        if settings.get("features", "independent") != "independent":
-            raise InvalidArgumentError(
-                f"`link`, weights of the background and `keep_index` need features='independent'; got "
-                f"{settings['features']!r}. Leave them out, or explain a function that returns log-odds."
-            )
-        if "max_background" in settings:
-            raise InvalidArgumentError(
-                "`max_background` has no effect with a link, weights or `keep_index`, which need the whole background. "
-                "Pass a smaller `data`, for example shap.sample(data, 100)."
-            )
-        if data.frame is not None and not hasattr(data.frame, "iloc") and not self._predict.arrays:
-            raise InvalidArgumentError(
-                "`link` needs a pandas frame or an array as `data`, for a model that takes frames. "
-                "Pass data.to_pandas()."
-            )
-        to_inputs = Inputs(None if self._predict.arrays else data.frame)
-        shared = {name: value for name, value in settings.items() if name not in ("groups", "features")}
-        problem = LinkedProblem(
-            self._predict.model, data.data, data.weights,
-            np.asarray(data.frame.index) if self._keep_index else None,
-            self._link, to_inputs,
-            resolve_players(settings.get("groups"), self._column_names), np.empty(0), shared,
-            int(settings.get("memory_limit", inspect.signature(Explainer).parameters["memory_limit"].default)),
-        )  # fmt: skip
-        outputs = problem.predict(data.data, problem.index, None, "the background")
-        return replace(problem, base=problem.linked((data.weights @ outputs)[None], "the background")[0])
-
-    def _renamed(self, explanation: Explanation, X: Any) -> Explanation:
-        """With the names of the columns of X, where the background has none (and there are no groups), as in shap."""
+    def _rename_columns(self, explanation: Explanation, X: Any) -> Explanation:
+        """Use the names of the columns of X, as in shap, if the background has none and there are no groups."""
         single = all(len(columns) == 1 for columns in explanation.player_columns)
         if self.data.column_names is not None or not single or not hasattr(X, "columns"):
             return explanation
         names = tuple(str(name) for name in X.columns)
         return replace(explanation, feature_names=names, column_names=names)
 
-    def _shaped(self, outputs: FloatArray) -> Any:
-        several = len(outputs) > 1 or self._predict.n_dimensions == 2
+    def _shape_outputs(self, outputs: FloatArray) -> Any:
+        several = len(outputs) > 1 or self._shap_model.n_dimensions == 2
         return np.array(outputs) if several else float(outputs[0])
 
 
@@ -308,16 +275,17 @@ def _is_one_row(X: Any) -> bool:
 
 
 def _with_one_output(explanation: Explanation) -> Explanation:
-    """The same, with an axis for the only output."""
+    """Add an axis for the only output."""
     names = ("values", "standard_errors", "base_values")
-    found = replace(explanation, **{name: getattr(explanation, name)[..., None] for name in names})
-    return replace(found, output_names=None)
+    arrays = {name: getattr(explanation, name)[..., None] for name in names}
+    return replace(explanation, output_names=None, **arrays)
 
 
 def _check_settings(settings: dict[str, Any]) -> None:
     known = set(inspect.signature(Explainer).parameters) - {"model", "background"}
     unknown = sorted(set(settings) - known)
     if unknown:
-        limits = set(inspect.signature(KernelExplainer.shap_values).parameters) & set(unknown)
-        way_out = f"Pass {sorted(limits)} to `shap_values`." if limits else f"The settings are {sorted(known)}."
+        arguments = set(inspect.signature(KernelExplainer.shap_values).parameters) | set(LimitOptions.__annotations__)
+        misplaced = sorted(arguments & set(unknown))
+        way_out = f"Pass {misplaced} to `shap_values`." if misplaced else f"The settings are {sorted(known)}."
         raise InvalidArgumentError(f"`KernelExplainer` has no settings {unknown}. {way_out}")

@@ -1,4 +1,4 @@
-"""What `Explanation.to_shap()` hands over to shap's plots."""
+"""`Explanation.to_shap()`: explanations for shap's plots."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from controlshap.data.columns import is_missing, is_number
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
 
-#: How a label that is not there is shown; shap's plots cannot show None.
+#: Label of a missing value; shap's plots cannot show None.
 MISSING_LABEL = "missing"
 
 
 def to_shap(explanation: Explanation, level: float | None = None) -> Any:
-    """A `shap.Explanation` of the same values.
+    """Return a `shap.Explanation` of the same values.
 
-    `data` holds numbers only, as shap's colours and trees need them; where a player shows a label (a category, the
-    active column of a group), that is its position among the labels, and `display_data` has the label itself.
+    `data` holds numbers only, because shap's colours and trees need them; if a player shows a label (a category, the
+    active column of a group), the number is its position among the labels, and `display_data` has the label itself.
     `error_std` holds the standard errors. No plot of shap draws it, and shap's own means over rows do not average it.
 
     Parameters
     ----------
     explanation : Explanation
     level : float, optional
-        Of confidence intervals that go along as `lower_bounds` and `upper_bounds`, which shap's waterfall draws.
-        Without it none go along: shap keeps the bounds of the first row when it averages rows, and its waterfall then
-        refuses to draw them.
+        Level of confidence intervals, which are included as `lower_bounds` and `upper_bounds` and drawn by shap's
+        waterfall. None leaves them out: shap keeps the bounds of the first row when it averages rows, and its waterfall
+        then refuses to draw them.
     """
     shap = require("shap", extra="shap", feature="`to_shap()`")
     low, high = (None, None) if level is None else explanation.confidence_interval(level)
@@ -51,7 +51,7 @@ def to_shap(explanation: Explanation, level: float | None = None) -> Any:
 
 
 def _numbers_and_labels(explanation: Explanation) -> tuple[FloatArray, np.ndarray[Any, np.dtype[Any]] | None]:
-    """What players show, as numbers and, where some of it is no number, as it reads."""
+    """Return the values of players as numbers and, unless all of them are numbers, as text."""
     single = all(len(columns) == 1 for columns in explanation.player_columns)
     if single and explanation.data.dtype.kind in "fiu":
         return explanation.data[:, [columns[0] for columns in explanation.player_columns]], None

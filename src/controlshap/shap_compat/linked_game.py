@@ -1,8 +1,8 @@
 """The game of shap's KernelExplainer: a link of the weighted mean over the background, for each coalition as a whole.
 
-The mean game of `Explainer` is a mean of games, one for each background row, and may be sampled row by row. A link of
-the mean is not: every coalition needs the whole background, as in shap. So the game itself is the model here, a
-function of which players are revealed (0 or 1 each), explained at all ones over a background of one row of zeros.
+The game of `Explainer` is a mean of games, one for each background row, and may be sampled row by row. A link of the
+mean is not: every coalition needs the whole background, as in shap. So the game itself is the model here, a function of
+which players are revealed (0 or 1 each), explained at all ones over a background of one row of zeros.
 """
 
 from __future__ import annotations
@@ -10,41 +10,47 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from controlshap._errors import BudgetTooSmallError, ModelOutputError
+from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, ModelOutputError
 from controlshap._parallel import check_jobs, ordered_map
 from controlshap._random import resolve_entropy
 from controlshap._types import AnyArray, FloatArray
-from controlshap.data.players import Players
+from controlshap.data.players import Players, resolve_players
 from controlshap.explainer import Explainer
+from controlshap.limits import LimitOptions
 from controlshap.models.model import Model
 from controlshap.results.explanation import Explanation
-from controlshap.shap_compat.arguments import Link
-from controlshap.shap_compat.model import Inputs
+from controlshap.shap_compat.arguments import Link, WeightedBackground
+from controlshap.shap_compat.model import InputMaker, ShapModel
 
 
 @dataclass(frozen=True, eq=False)
 class LinkedProblem:
-    """What is the same for all rows.
+    """The parts of a linked game that are the same for all rows.
 
     Attributes
     ----------
     model : Model
-        Takes what `to_inputs` makes of mixed rows.
     background : ndarray of shape (n, columns)
     weights : ndarray of shape (n,)
         They sum to 1.
     index : ndarray of shape (n,) or None
-        Index of the background rows, for models that look at it.
+        Index of the background rows, for models that use it.
     link : callable
-        Of means, element by element.
-    to_inputs : Inputs
-        From mixed rows and their index to what the model takes.
+        Function of means, element by element.
+    to_inputs : InputMaker
+        Turns mixed rows and their index into what the model takes.
+    players : Players
     base : ndarray of shape (outputs,)
         The link of the mean over the background.
+    settings : dict
+        Arguments of the `Explainer` of the game.
+    memory_limit : int
+        Bytes for rows under construction.
     """
 
     model: Model
@@ -52,32 +58,66 @@ class LinkedProblem:
     weights: FloatArray
     index: AnyArray | None
     link: Link
-    to_inputs: Inputs
+    to_inputs: InputMaker
     players: Players
     base: FloatArray
     settings: dict[str, Any]
     memory_limit: int
 
     def predict(self, rows: AnyArray, index: AnyArray | None, n_outputs: int | None, where: str) -> FloatArray:
-        """Checked outputs `(n, outputs)`."""
+        """Return checked outputs, shape (n, outputs)."""
         model = Model(self.model.predict, self.model.source, partial(self.to_inputs, index=index))
         return model(rows, n_outputs=n_outputs, where=where)
 
-    def linked(self, means: FloatArray, where: str) -> FloatArray:
-        """The link of means `(n, outputs)`, checked."""
+    def apply_link(self, means: FloatArray, where: str) -> FloatArray:
+        """Return the link of means `(n, outputs)`, which must be finite."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            found = self.link(means)
-        finite = np.isfinite(found)
+            values = self.link(means)
+        finite = np.isfinite(values)
         if not finite.all():
             raise ModelOutputError(
-                f"`link` must give finite values; on {where} it gave {found[~finite][0]} for a mean prediction of "
+                f"`link` must give finite values; on {where} it gave {values[~finite][0]} for a mean prediction of "
                 f"{means[~finite][0]:.6g}. Use a link that is finite there, or 'logit', which is finite at 0 and 1."
             )
-        return found
+        return values
+
+
+def make_linked_problem(
+    data: WeightedBackground, model: ShapModel, link: Link, settings: dict[str, Any], *, keep_index: bool
+) -> LinkedProblem:
+    """Check that `settings` (arguments of `Explainer`) fit a link, and evaluate the model on the background."""
+    if settings.get("features", "independent") != "independent":
+        raise InvalidArgumentError(
+            f"`link`, weights of the background and `keep_index` need features='independent'; got "
+            f"{settings['features']!r}. Leave them out, or explain a function that returns log-odds."
+        )
+    if "max_background" in settings:
+        raise InvalidArgumentError(
+            "`max_background` has no effect with a link, weights or `keep_index`, which need the whole background. "
+            "Pass a smaller `data`, for example shap.sample(data, 100)."
+        )
+    if data.frame is not None and not hasattr(data.frame, "iloc") and not model.arrays:
+        raise InvalidArgumentError(
+            "`link` needs a pandas frame or an array as `data`, for a model that takes frames. Pass data.to_pandas()."
+        )
+    problem = LinkedProblem(
+        model=model.model,
+        background=data.data,
+        weights=data.weights,
+        index=np.asarray(data.frame.index) if keep_index else None,
+        link=link,
+        to_inputs=InputMaker(None if model.arrays else data.frame),
+        players=resolve_players(settings.get("groups"), data.names),
+        base=np.empty(0),
+        settings={name: value for name, value in settings.items() if name not in ("groups", "features")},
+        memory_limit=int(settings.get("memory_limit", signature(Explainer).parameters["memory_limit"].default)),
+    )
+    outputs = problem.predict(data.data, problem.index, None, "the background")
+    return replace(problem, base=problem.apply_link((data.weights @ outputs)[None], "the background")[0])
 
 
 class LinkedGame:
-    """The game of one row, as a function of coalitions `(m, players)`; it counts its evaluations of the model."""
+    """The game of one row as a function of coalitions `(m, players)`; counts its evaluations of the model."""
 
     def __init__(self, problem: LinkedProblem, row: AnyArray, label: Any, number: int) -> None:
         self.problem = problem
@@ -85,11 +125,11 @@ class LinkedGame:
         self.where = f"row {number}"
         index = None if problem.index is None else np.array([label])
         outputs = problem.predict(row[None], index, len(problem.base), self.where)
-        self.at_row = problem.linked(outputs, self.where)[0]
+        self.at_row = problem.apply_link(outputs, self.where)[0]
         self.n_evaluations = 1
 
     def __call__(self, coalitions: FloatArray) -> FloatArray:
-        """Values `(m, outputs)`."""
+        """Return the values of coalitions, shape (m, outputs)."""
         problem = self.problem
         n_rows, n_columns = problem.background.shape
         values = np.empty((len(coalitions), len(problem.base)))
@@ -106,7 +146,7 @@ class LinkedGame:
             outputs = problem.predict(mixed, index, len(problem.base), self.where)
             self.n_evaluations += len(mixed)
             means = np.einsum("n,mno->mo", problem.weights, outputs.reshape(len(part), n_rows, -1))
-            values[part] = problem.linked(means, self.where)
+            values[part] = problem.apply_link(means, self.where)
         return values
 
 
@@ -114,20 +154,20 @@ def explain_linked(
     problem: LinkedProblem,
     rows: AnyArray,
     labels: Sequence[Any],
-    *,
     budget: int,
+    goals: LimitOptions,
+    *,
     entropy: int,
     n_jobs: int,
-    **goals: Any,
 ) -> Explanation:
-    """Shapley values of the linked game for each row; `budget` in evaluations of the model for each.
+    """Explain the linked game of each row; `budget` counts evaluations of the model for a row.
 
-    Rows and columns of the result are those of the explainer; `data` and the names are left to the caller.
+    The caller adds `data` and the names of columns and outputs.
     """
     n_coalitions = (budget - 1) // len(problem.background)
-    task = partial(_explain_one, problem, n_coalitions, entropy, goals)
-    found = list(ordered_map(task, list(zip(range(len(rows)), rows, labels, strict=True)), check_jobs(n_jobs)))
-    parts = [explanation for explanation, _ in found]
+    task = partial(_explain_row, problem, n_coalitions, entropy, goals)
+    results = list(ordered_map(task, list(zip(range(len(rows)), rows, labels, strict=True)), check_jobs(n_jobs)))
+    parts = [explanation for explanation, _ in results]
     settings = parts[0].settings | {
         "budget": budget,
         "n_background": len(problem.background),
@@ -135,7 +175,7 @@ def explain_linked(
     }
     return replace(
         Explanation.concat(parts),
-        n_evaluations=np.array([count for _, count in found], dtype=np.int64),
+        n_evaluations=np.array([count for _, count in results], dtype=np.int64),
         entropy=entropy,
         settings=settings,
         background_standard_errors=None,
@@ -144,17 +184,17 @@ def explain_linked(
     )
 
 
-def _explain_one(
-    problem: LinkedProblem, n_coalitions: int, entropy: int, goals: dict[str, Any], item: tuple[int, AnyArray, Any]
+def _explain_row(
+    problem: LinkedProblem, n_coalitions: int, entropy: int, goals: LimitOptions, item: tuple[int, AnyArray, Any]
 ) -> tuple[Explanation, int]:
     number, row, label = item
     game = LinkedGame(problem, row, label, number)
     p = problem.players.n_players
     explainer = Explainer(game, np.zeros((1, p)), **problem.settings)
-    # each row is the first of an explainer of its own, and must not share its random numbers with the others
-    own = resolve_entropy(np.random.SeedSequence(entropy, spawn_key=(number,)))
+    # each row is the first row of its own explainer, and must not share its random numbers with the others
+    own_entropy = resolve_entropy(np.random.SeedSequence(entropy, spawn_key=(number,)))
     try:
-        explanation = explainer(np.ones((1, p)), budget=n_coalitions + 1, rng=own, keep=False, **goals)
+        explanation = explainer(np.ones((1, p)), rng=own_entropy, keep=False, **goals | {"budget": n_coalitions + 1})
     except BudgetTooSmallError as error:
         n_rows = len(problem.background)
         needed = (error.needed - 1) * n_rows + 1

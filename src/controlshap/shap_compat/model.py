@@ -1,4 +1,4 @@
-"""Models as shap's KernelExplainer calls them: functions get arrays."""
+"""Models called as shap's KernelExplainer calls them: functions get arrays."""
 
 from __future__ import annotations
 
@@ -11,11 +11,19 @@ from controlshap.models.adapters import as_model
 from controlshap.models.model import Model
 
 
-class Predict:
-    """Calls the user's model, and remembers how many dimensions the outputs of a function have.
+class ShapModel:
+    """A user's model, and the number of dimensions that the outputs of a function have.
 
     A function gets arrays, as in shap. A model, or a method of a model that was fitted on named columns, gets frames
-    where there are names; with `frames` functions do, too.
+    if the columns have names; with `frames` functions do, too.
+
+    Attributes
+    ----------
+    model : Model
+    arrays : bool
+        Whether the model gets arrays.
+    n_dimensions : int or None
+        Dimensions of what a function returned last.
     """
 
     def __init__(self, model: Any, *, frames: bool) -> None:
@@ -28,20 +36,20 @@ class Predict:
         self.model = Model(self if is_function else adapted.predict, source, output_names=adapted.output_names)
 
     def __call__(self, rows: Any) -> Any:
-        """What the function returns for rows."""
+        """Predict, and note the number of dimensions."""
         outputs = self.function(rows.to_numpy() if self.arrays and hasattr(rows, "columns") else rows)
         self.n_dimensions = np.ndim(outputs)
         return outputs
 
 
-class Inputs:
-    """From mixed rows to what the model takes, arrays or frames: a class, so that it can be sent to workers."""
+class InputMaker:
+    """Turns mixed rows into what the model takes, arrays or frames; a class, so that it can be pickled."""
 
     def __init__(self, frame: Any) -> None:
         self.frame = frame
 
     def __call__(self, rows: AnyArray, index: AnyArray | None) -> Any:
-        """Rows as the model takes them; with an index where the model is to see one."""
+        """Return rows as the model takes them, with an index if the model is to see one."""
         if self.frame is None:
             return rows
         import pandas
@@ -51,13 +59,13 @@ class Inputs:
             mixed.index.name = self.frame.index.name
         for name, kind in self.frame.dtypes.items():
             if mixed[name].dtype != kind:
-                # a type that would change a value of the explained row (1.5 among integers) is not forced on it
+                # the type of the background must not change a value of the explained row (1.5 among integers)
                 mixed[name] = mixed[name].astype(kind) if _fits(mixed[name], kind) else mixed[name].infer_objects()
         return mixed
 
 
 def _fits(column: Any, kind: Any) -> bool:
-    """Whether all values of a column have this type."""
+    """Return whether all values of a column have this type."""
     if hasattr(kind, "categories"):
         return bool((column.isin(kind.categories) | column.isna()).all())
     try:
@@ -71,7 +79,7 @@ def _was_fitted_on_names(model: Any) -> bool:
 
 
 def _owner(function: Any) -> Any:
-    """The model whose prediction this function is, from which exact values may be had; else the function."""
+    """Return the model whose prediction method this is, for exact values; else the function itself."""
     owner = getattr(function, "__self__", None)
     if not hasattr(owner, "predict") or (hasattr(owner, "classes_") and not hasattr(owner, "predict_proba")):
         return function
