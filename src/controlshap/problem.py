@@ -218,7 +218,7 @@ class Assembly:
 
     def _extend(self, table: Table) -> None:
         """Add levels of categories that appear for the first time."""
-        encoding = self.encoding.extended(table, "X")
+        encoding = self.encoding.extend(table, "X")
         if encoding is not self.encoding:
             self.encoding = encoding
             self.model = replace(self.model, to_inputs=encoding)

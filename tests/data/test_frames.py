@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder
 from xgboost import XGBRegressor
 
 import controlshap as cs
-from controlshap.data.columns import Category, category
+from controlshap.data.columns import Category, make_category
 from controlshap.engine.rows import describe_call, explain_rows
 from controlshap.limits import Limits
 
@@ -238,7 +238,7 @@ def test_a_number_that_is_none_is_told(frame, pipeline):
 
 
 def test_levels_of_one_kind_are_told_apart_and_a_missing_one_is_a_level():
-    column = category("c", np.array([True, 1.5, "True", None, np.nan, True], dtype=object), "X")
+    column = make_category("c", np.array([True, 1.5, "True", None, np.nan, True], dtype=object), "X")
     assert isinstance(column, Category)
     assert set(column.levels) == {True, 1.5, "True", None}
     values = np.array([None, "True", True, 1.5], dtype=object)
@@ -247,7 +247,7 @@ def test_levels_of_one_kind_are_told_apart_and_a_missing_one_is_a_level():
 
 def test_columns_of_objects_tell_apart_what_is_equal_and_kinds_of_missing_values():
     values = np.array([True, 1, 1.0, "1", None, math.nan, pd.NA, False, 0], dtype=object)
-    column = category("c", values, "X", apart=True)
+    column = make_category("c", values, "X", apart=True)
     again = column.decode(column.encode(values, "X"))
     assert [cell(value) for value in again] == [cell(value) for value in values]
 

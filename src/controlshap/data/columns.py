@@ -1,7 +1,7 @@
-"""Columns of the user's data as numbers, and back: numbers, numbers with gaps, yes and no, categories.
+"""Encode single columns of the user's data (numbers, numbers with gaps, categories) as doubles, and decode them.
 
-What the estimators see of a column is a block of doubles; what the model sees is what it was fitted on. A column is one
-player (or part of one), so that a block is always revealed as a whole.
+Estimators see a column as a block of doubles; the model sees what it was fitted on. A column is one player (or part of
+one), so that a block is always revealed as a whole.
 """
 
 from __future__ import annotations
@@ -17,45 +17,45 @@ from scipy.special import ndtri
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray, IntArray
 
-#: Most levels of a category that get a column each; more are told by their number alone.
+#: Most levels of a category that get a column each; with more, a level is encoded by its number.
 ONE_HOT_LEVELS = 32
-#: Up to here doubles tell whole numbers apart.
+#: Doubles represent integers exactly up to this one.
 LARGEST_WHOLE = 2**53
 
 
 class Column(Protocol):
-    """One column of the data."""
+    """Encoding of one column of the data."""
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of the doubles that stand for it."""
+        """Names of the encoded columns."""
 
     def encode(self, values: Any, argument: str) -> FloatArray:
-        """Doubles `(n, len(labels))` for raw values `(n,)`."""
+        """Encode values `(n,)` as doubles `(n, len(labels))`."""
 
     def decode(self, block: FloatArray) -> Any:
-        """Raw values `(n,)` for doubles `(n, len(labels))`."""
+        """Decode doubles `(n, len(labels))` to values `(n,)`."""
 
 
 @final
 @dataclass(frozen=True)
 class Number:
-    """A number as it is; whole numbers go back to the model as such where they are whole."""
+    """A number as a double; a column of integers is decoded to integers if its values are whole."""
 
     name: str
     whole: bool = False
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The column itself."""
+        """The name of the column."""
         return (self.name,)
 
     def encode(self, values: Any, argument: str) -> FloatArray:
-        """As doubles; what is missing is NaN."""
+        """Convert to doubles, missing values to NaN."""
         return as_numbers(values, self.name, argument)[:, None]
 
     def decode(self, block: FloatArray) -> Any:
-        """Itself."""
+        """Return the numbers."""
         column = block[:, 0]
         if self.whole and np.array_equal(column, np.rint(column)) and (np.abs(column) <= LARGEST_WHOLE).all():
             return column.astype(np.int64)
@@ -65,9 +65,9 @@ class Number:
 @final
 @dataclass(frozen=True)
 class Flagged:
-    """A number that is missing in some rows: its value (`fill` where missing) and a flag that says so.
+    """A number that is missing in some rows: its value (`fill` if missing) and a flag for missing ones.
 
-    Fitted surrogates need finite numbers; the flag lets them know what the model sees.
+    Fitted surrogates need finite numbers; the flag shows them which numbers the model sees as missing.
     """
 
     name: str
@@ -75,43 +75,44 @@ class Flagged:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Value and flag."""
+        """Names of value and flag."""
         return (self.name, f"{self.name} missing")
 
     def encode(self, values: Any, argument: str) -> FloatArray:
-        """Value and flag."""
+        """Return values and flags."""
         numbers = as_numbers(values, self.name, argument)
         missing = np.isnan(numbers)
         return np.column_stack([np.where(missing, self.fill, numbers), missing.astype(float)])
 
     def decode(self, block: FloatArray) -> Any:
-        """NaN where the flag is up."""
+        """Return the numbers, NaN where the flag is set."""
         return np.where(block[:, 1] > 0.5, np.nan, block[:, 0])
 
 
 @final
 @dataclass(frozen=True)
 class Category:
-    """One of several levels (names, True and False, nothing at all).
+    """A category with several levels (names, True and False, missing).
 
-    Up to `ONE_HOT_LEVELS` levels: one indicator for each level but the first, and a column with the mark of a level
-    that the background does not hold. More levels: their number alone.
+    Up to `ONE_HOT_LEVELS` levels are encoded as one indicator for each level but the first, and a column that marks a
+    level that is not in the background. More levels are encoded by their number.
 
-    With correlated features indicators become Gaussian scores with the indicators' means and covariances; the model
-    sees the level whose score exceeds by most standard deviations the cut that its frequency sets (the p-quantile from
-    the top of the score's own distribution), which for two levels keeps the frequencies exactly.
+    With correlated features indicators become Gaussian scores with the indicators' means and covariances. They are
+    decoded to the level whose score exceeds its cut by most standard deviations, where the cut of a level with
+    frequency p is the quantile 1 - p of the score's own distribution; for two levels this keeps the frequencies.
 
     Attributes
     ----------
     levels : tuple
-        Those of the background, the most frequent first, then others that were met later; None for a missing value.
+        Levels of the background, the most frequent first, then new ones in the order of their appearance; None for a
+        missing value.
     shares : tuple of float
         Frequencies of the background's levels.
     missing : object
-        What a missing value is in the data: None, NaN or the frame's own.
+        A missing value as the data write it: None, NaN or the frame's own.
     apart : bool
-        Whether 1, 1.0 and True are different levels, and so are None and NaN, as in columns of objects. Columns of a
-        type of their own have one way to write each.
+        Whether 1, 1.0 and True are different levels, and None and NaN as well, as in columns of objects. Columns with
+        a type have one way to write each.
     """
 
     name: str
@@ -122,22 +123,22 @@ class Category:
 
     @property
     def n_seen(self) -> int:
-        """Levels of the background."""
+        """Number of levels of the background."""
         return len(self.shares)
 
     @property
     def unseen(self) -> tuple[Any, ...]:
-        """Levels that the background does not hold."""
+        """Levels that are not in the background."""
         return self.levels[self.n_seen :]
 
     @property
     def one_hot(self) -> bool:
-        """Whether levels have indicators."""
+        """Whether levels are encoded as indicators."""
         return self.n_seen <= ONE_HOT_LEVELS
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Indicators and the number of an unseen level; or the number of the level."""
+        """Names of the indicators and of the mark of unseen levels; or the name of the column."""
         if not self.one_hot:
             return (self.name,)
         return (*(f"{self.name} = {level}" for level in self.levels[1 : self.n_seen]), f"{self.name} = other")
@@ -148,24 +149,24 @@ class Category:
 
     @cached_property
     def _cuts(self) -> tuple[FloatArray, FloatArray]:
-        """Cut and spread of each indicator's score; both of a level that is everywhere are harmless."""
+        """Cut and standard deviation of each indicator's score; any will do for a level that all rows have."""
         shares = np.array(self.shares)
         spread = np.sqrt(shares * (1.0 - shares))
         inside = spread > 0
         cut = np.where(inside, shares + spread * ndtri(np.where(inside, 1.0 - shares, 0.5)), 0.5)
         return cut, np.where(inside, spread, 1.0)
 
-    def extended(self, values: Any, argument: str) -> Category:
-        """With levels that the background does not hold."""
+    def extend(self, values: Any, argument: str) -> Category:
+        """Return a category that has the new levels among `values` as well."""
         levels = as_levels(values, self.name, argument, apart=self.apart)
         new = {_key(level, self.apart): level for level in levels if _key(level, self.apart) not in self._number}
         return replace(self, levels=(*self.levels, *new.values())) if new else self
 
-    def matched(self, values: Any, argument: str, *, typed: bool) -> list[Any]:
-        """Values of a column of objects as the background writes them: NaN where it holds NaN and no None.
+    def match(self, values: Any, argument: str, *, typed: bool) -> list[Any]:
+        """Return values of a column of objects as the background writes them: NaN if it has NaN and no None.
 
-        Values whose types say little (`typed=False`: from arrays, or columns of another type) become equal ones of the
-        background too, such as True for 1.
+        Values from arrays or from columns of another type (`typed=False`) are also replaced by equal values of the
+        background, such as 1 by True.
         """
         levels = as_levels(values, self.name, argument, apart=True)
         same = {_key(level, False): level for level in reversed(self.levels[: self.n_seen])}
@@ -178,7 +179,7 @@ class Category:
 
     @cached_property
     def _marks(self) -> FloatArray:
-        """Numbers from 1 to 2 that stand for unseen levels: the same whenever and in whichever order they are met."""
+        """Numbers from 1 to 2 that encode unseen levels, independent of the order in which they appear."""
         texts = [repr((type(level).__name__, level)) for level in self.unseen]
         marks = np.array([1.0 + zlib.crc32(text.encode()) / 2**32 for text in texts])
         if len(np.unique(marks)) < len(marks):
@@ -189,7 +190,7 @@ class Category:
         return marks
 
     def encode(self, values: Any, argument: str) -> FloatArray:
-        """Numbers of levels, as indicators where there are few."""
+        """Encode levels as indicators, or by their numbers if there are many."""
         levels = as_levels(values, self.name, argument, apart=self.apart)
         numbers = np.array([self._number[_key(level, self.apart)] for level in levels], dtype=np.int64)
         marks = np.concatenate([np.zeros(self.n_seen), self._marks])[numbers]
@@ -198,7 +199,7 @@ class Category:
         return np.column_stack([numbers[:, None] == np.arange(1, self.n_seen), marks]).astype(float)
 
     def numbers(self, block: FloatArray) -> IntArray:
-        """Numbers of levels `(n,)`."""
+        """Decode a block to numbers of levels, shape (n,)."""
         if self.one_hot:
             scores, marks = block[:, :-1], block[:, -1]
             cut, spread = self._cuts
@@ -212,14 +213,14 @@ class Category:
         return np.asarray(np.where(marks > 0.5, self.n_seen + nearest, seen), dtype=np.int64)
 
     def decode(self, block: FloatArray) -> Any:
-        """Levels, as an array of objects."""
+        """Decode a block to an array of levels."""
         table = np.empty(len(self.levels), dtype=object)
         table[:] = [self.missing if level is None else level for level in self.levels]
         return table[self.numbers(block)]
 
 
-def category(name: str, values: Any, argument: str, *, apart: bool = False) -> Category:
-    """The category whose levels are these, the most frequent first."""
+def make_category(name: str, values: Any, argument: str, *, apart: bool = False) -> Category:
+    """Return the category with the levels of a column, the most frequent first."""
     levels = as_levels(values, name, argument, apart=apart)
     counts: dict[Any, int] = {}
     first: dict[Any, Any] = {}
@@ -227,7 +228,7 @@ def category(name: str, values: Any, argument: str, *, apart: bool = False) -> C
         key = _key(level, apart)
         counts[key] = counts.get(key, 0) + 1
         first.setdefault(key, level)
-    ordered = sorted(counts, key=lambda key: -counts[key])  # stable: as met among equals
+    ordered = sorted(counts, key=lambda key: -counts[key])  # stable: equal ones as they appear
     shares = tuple(counts[key] / len(levels) for key in ordered)
     gaps = (value for value, level in zip(values, levels, strict=True) if level is None)
     missing = None if apart else next(gaps, None)
@@ -235,14 +236,14 @@ def category(name: str, values: Any, argument: str, *, apart: bool = False) -> C
 
 
 def _key(level: Any, apart: bool) -> Any:
-    """By what levels are told apart: equality, and the type as well where kinds are told `apart`."""
+    """Return a key that is equal for equal levels; with `apart` their types must be equal, too."""
     if is_missing(level):
         return (type(level) if apart else None, None)  # NaN is not equal to itself
     return (type(level), level) if apart else level
 
 
 def as_levels(values: Any, name: str, argument: str, *, apart: bool) -> list[Any]:
-    """Values that can be told apart; None for what is missing, whatever its kind, unless kinds are told `apart`."""
+    """Return values as hashable levels; missing ones as None unless their types are kept `apart`."""
     levels = [None if not apart and is_missing(value) else value for value in values]
     for value in levels:
         try:
@@ -274,7 +275,7 @@ def is_number(value: Any, *, truth: bool = False) -> bool:
 
 
 def as_numbers(values: Any, name: str, argument: str) -> FloatArray:
-    """Doubles, NaN where something is missing."""
+    """Convert values to doubles, missing ones to NaN."""
     array = np.asarray(values)
     if array.dtype.kind in "fiub":
         refuse_beyond_doubles(array, argument, name)
@@ -286,11 +287,11 @@ def as_numbers(values: Any, name: str, argument: str) -> FloatArray:
         except OverflowError:
             raise InvalidArgumentError(
                 f"`{argument}`: the column {name!r} must hold finite numbers, whole ones up to 2**53; got "
-                f"{_shown(value)}. Replace it (NaN is allowed with independent features if the model accepts it)."
+                f"{_show(value)}. Replace it (NaN is allowed with independent features if the model accepts it)."
             ) from None
         except (TypeError, ValueError):
             raise InvalidArgumentError(
-                f"`{argument}`: the column {name!r} holds numbers in the background, but {_shown(value)} here. Convert "
+                f"`{argument}`: the column {name!r} holds numbers in the background, but {_show(value)} here. Convert "
                 "the column."
             ) from None
     return numbers
@@ -298,20 +299,20 @@ def as_numbers(values: Any, name: str, argument: str) -> FloatArray:
 
 def _as_double(value: Any) -> float:
     if isinstance(value, (str, bytes)):
-        raise TypeError("text is no number, even where it reads like one")
+        raise TypeError("text is not a number, even if it looks like one")
     number = float(value)
     if np.isinf(number) or (isinstance(value, int) and abs(value) > LARGEST_WHOLE):
         raise OverflowError
     return number
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     text = f"{type(value).__name__} {value!r}" if not isinstance(value, (str, int, float)) else repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def refuse_beyond_doubles(array: Any, argument: str, name: str | None = None) -> None:
-    """Whole numbers that would be rounded, and so confused."""
+    """Raise for integers that doubles would round."""
     if array.dtype.kind in "iu" and array.size and (array.max() > LARGEST_WHOLE or array.min() < -LARGEST_WHOLE):
         where = "" if name is None else f": the column {name!r}"
         raise InvalidArgumentError(

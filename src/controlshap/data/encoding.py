@@ -1,4 +1,4 @@
-"""Between the data as users have it and the doubles that estimators work on."""
+"""Encode the user's data as the doubles that estimators work on, and decode them for the model."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import AnyArray, FloatArray
-from controlshap.data.columns import Category, Column, Flagged, Number, category, is_missing, is_number
-from controlshap.data.frames import FrameMaker
+from controlshap.data.columns import Category, Column, Flagged, Number, is_missing, is_number, make_category
+from controlshap.data.frames import FrameMaker, Kind
 from controlshap.data.players import Players
 from controlshap.data.table import Table
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """How each column becomes doubles, and how model inputs are made of them.
+    """Encodings of all columns; called on doubles, it makes the model's inputs.
 
     Attributes
     ----------
     columns : tuple of Column
     maker : FrameMaker or None
-        For models that were fitted on frames; None for arrays.
+        Makes the frames that the model takes; None if it takes arrays.
     """
 
     columns: tuple[Column, ...]
@@ -38,12 +38,12 @@ class Encoding:
 
     @property
     def n_columns(self) -> int:
-        """Columns of the data."""
+        """Number of columns of the data."""
         return len(self.columns)
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """Names of all doubles of a row."""
+        """Names of the encoded columns."""
         return tuple(label for column in self.columns for label in column.labels)
 
     @cached_property
@@ -56,78 +56,70 @@ class Encoding:
         return tuple(slice(int(end - width), int(end)) for end, width in zip(ends, self._widths, strict=True))
 
     def expand(self, players: Players) -> Players:
-        """Players of the data's columns as players of the doubles."""
+        """Turn players of the data's columns into players of the encoded columns."""
         return players if self.is_plain else Players(np.repeat(players.owner, self._widths), players.names)
 
-    def extended(self, table: Table, argument: str) -> Encoding:
-        """With levels that are met for the first time."""
+    def extend(self, table: Table, argument: str) -> Encoding:
+        """Return an encoding that has the new levels of a table as well; this one if there are none."""
         columns = [
-            column.extended(self._values(table, number, argument), argument) if isinstance(column, Category) else column
+            column.extend(self.raw_values(table, number, argument), argument)
+            if isinstance(column, Category)
+            else column
             for number, column in enumerate(self.columns)
         ]
-        found = self
+        extended = self
         if any(new is not old for new, old in zip(columns, self.columns, strict=True)):
-            found = replace(self, columns=tuple(columns))
-        found._check_types(table.maker, argument)
-        return found
+            extended = replace(self, columns=tuple(columns))
+        extended.check_types(table.maker, argument)
+        return extended
 
     def encode(self, table: Table, argument: str) -> FloatArray:
-        """Doubles `(n, len(labels))`."""
+        """Encode a table as doubles `(n, len(labels))`."""
         if self.is_plain and table.rows is not None:
             return table.rows
         parts = [
-            column.encode(self._values(table, number, argument), argument) for number, column in enumerate(self.columns)
+            column.encode(self.raw_values(table, number, argument), argument)
+            for number, column in enumerate(self.columns)
         ]
         return np.ascontiguousarray(np.concatenate(parts, axis=1))
 
-    def _values(self, table: Table, number: int, argument: str) -> Any:
-        """What is to be encoded, levels written as in the background."""
+    def raw_values(self, table: Table, number: int, argument: str) -> Any:
+        """Return a column of a table, levels written as in the background."""
         column = self.columns[number]
         if not isinstance(column, Category):
             return table.column(number)
         if not column.apart:
             return table.raw(number)
         typed = table.maker is not None and table.maker.kinds[number].holds_objects
-        return column.matched(table.raw(number), argument, typed=typed)
+        return column.match(table.raw(number), argument, typed=typed)
 
-    def _check_types(self, maker: FrameMaker | None, argument: str) -> None:
-        """Whether the model can be shown what was met, from frames of `maker`, in columns of the types it knows."""
+    def check_types(self, maker: FrameMaker | None, argument: str) -> None:
+        """Raise if rows from frames of `maker` do not fit the types of the columns that the model takes."""
         if self.maker is None:
             return
         for number, (kind, column) in enumerate(zip(self.maker.kinds, self.columns, strict=True)):
             if isinstance(column, Category):
-                odd = [level for level in column.unseen if not is_missing(level) and not kind.admits(level)]
-                if odd:
-                    raise InvalidArgumentError(
-                        f"`{argument}`: the column {column.name!r} holds {odd[:3]}, which a column of the background's "
-                        f"type ({kind.dtype}) cannot. Use one type for both, with all levels in it."
-                    )
+                _refuse_other_levels(column, kind, argument)
             elif maker is not None and maker.package == self.maker.package == "polars":
-                null = maker.kinds[number].null
-                if null is not None and null != (kind.null is not False):
-                    raise InvalidArgumentError(
-                        f"`{argument}`: the column {column.labels[0]!r} writes missing numbers as "
-                        f"{'null' if null else 'NaN'}, and the background does not. Use one of them in both: "
-                        "fill_nan(None), or fill_null(nan)."
-                    )
+                _refuse_other_gaps(column, kind, maker.kinds[number], argument)
 
     def __call__(self, rows: FloatArray) -> Any:
-        """What the model sees of doubles `(n, len(labels))`."""
+        """Make the model's inputs from doubles `(n, len(labels))`."""
         if self.is_plain and (self.maker is None or self.maker.is_plain):
             return rows if self.maker is None else self.maker.from_rows(rows)
-        decoded = self._decoded(rows)
+        decoded = self._decode(rows)
         if self.maker is not None:
             return self.maker.from_columns(decoded)
-        return self._stacked(decoded)
+        return self._stack(decoded)
 
     def data(self, rows: FloatArray) -> AnyArray:
-        """The rows as people know them: doubles, or objects where there are categories."""
-        return rows if self.is_plain else self._stacked(self._decoded(rows))
+        """Decode rows to an array of doubles, or of objects if there are categories."""
+        return rows if self.is_plain else self._stack(self._decode(rows))
 
-    def _decoded(self, rows: FloatArray) -> list[Any]:
+    def _decode(self, rows: FloatArray) -> list[Any]:
         return [column.decode(rows[:, block]) for column, block in zip(self.columns, self._blocks, strict=True)]
 
-    def _stacked(self, decoded: list[Any]) -> AnyArray:
+    def _stack(self, decoded: list[Any]) -> AnyArray:
         categories = any(isinstance(column, Category) for column in self.columns)
         stacked = np.empty((len(decoded[0]), len(decoded)), dtype=object if categories else float)
         for number, values in enumerate(decoded):
@@ -135,11 +127,29 @@ class Encoding:
         return stacked
 
 
-def make_encoding(table: Table, names: Sequence[str], *, flag_missing: bool) -> Encoding:
-    """The encoding of a background.
+def _refuse_other_levels(column: Category, kind: Kind, argument: str) -> None:
+    odd = [level for level in column.unseen if not is_missing(level) and not kind.admits(level)]
+    if odd:
+        raise InvalidArgumentError(
+            f"`{argument}`: the column {column.name!r} holds {odd[:3]}, which a column of the background's "
+            f"type ({kind.dtype}) cannot. Use one type for both, with all levels in it."
+        )
 
-    `flag_missing`: numbers that are missing in some rows get a flag, so that surrogates can be fitted; otherwise they
-    stay NaN, which forms of known models (trees) understand.
+
+def _refuse_other_gaps(column: Column, kind: Kind, given: Kind, argument: str) -> None:
+    if given.null is not None and given.null != (kind.null is not False):
+        raise InvalidArgumentError(
+            f"`{argument}`: the column {column.labels[0]!r} writes missing numbers as "
+            f"{'null' if given.null else 'NaN'}, and the background does not. Use one of them in both: "
+            "fill_nan(None), or fill_null(nan)."
+        )
+
+
+def make_encoding(table: Table, names: Sequence[str], *, flag_missing: bool) -> Encoding:
+    """Choose the encoding of a background.
+
+    With `flag_missing`, columns of numbers with gaps get a flag, so that surrogates can be fitted; otherwise gaps stay
+    NaN, which the exact forms of trees can handle.
     """
     columns: list[Column] = []
     for number, name in enumerate(names):
@@ -148,7 +158,7 @@ def make_encoding(table: Table, names: Sequence[str], *, flag_missing: bool) -> 
         as_category = kind.values == "category" if kind is not None else not _holds_numbers(values)
         if as_category:
             apart = kind is None or kind.holds_objects
-            columns.append(category(name, table.raw(number), "background", apart=apart))
+            columns.append(make_category(name, table.raw(number), "background", apart=apart))
             continue
         numbers = Number(name).encode(values, "background")[:, 0]
         missing = np.isnan(numbers)
@@ -160,18 +170,18 @@ def make_encoding(table: Table, names: Sequence[str], *, flag_missing: bool) -> 
 
 
 def _holds_numbers(values: AnyArray) -> bool:
-    """Whether every entry of an array's column is a number, or missing."""
+    """Return whether every entry of a column is a number, or missing."""
     if values.dtype.kind != "O":
         return values.dtype.kind in "fiub"
     return all(is_number(value) for value in values.tolist())
 
 
 def refuse_unseen(encoding: Encoding, table: Table) -> None:
-    """With correlated features other columns are conditioned on a level, which needs rows that have it."""
+    """Raise if rows have new levels: correlated features are conditioned on them, which needs background rows."""
     for number, column in enumerate(encoding.columns):
         if not isinstance(column, Category):
             continue
-        new = column.extended(encoding._values(table, number, "X"), "X").unseen
+        new = column.extend(encoding.raw_values(table, number, "X"), "X").unseen
         if new:
             raise InvalidArgumentError(
                 f"`X`: the column {column.name!r} holds {list(new[:3])}, which the background does not; correlated "
@@ -181,7 +191,7 @@ def refuse_unseen(encoding: Encoding, table: Table) -> None:
 
 
 def refuse_many_levels(encoding: Encoding) -> None:
-    """With correlated features every level needs a score of its own."""
+    """Raise if a category has too many levels for correlated features, which need a score for each."""
     for column in encoding.columns:
         if isinstance(column, Category) and not column.one_hot:
             raise InvalidArgumentError(

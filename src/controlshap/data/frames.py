@@ -1,7 +1,7 @@
-"""Frames of pandas and polars: their columns as arrays, and frames like the user's from such arrays.
+"""Read frames of pandas and polars into arrays, and make frames of the same types from arrays.
 
-Frames are read through narwhals, imported only then. What a column was (whole, yes and no, a category with its levels)
-is kept, so that the model gets what it was fitted on.
+The types of columns (integers, booleans, categories with their levels) are kept, so that the model gets what it was
+fitted on.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from controlshap._optional import require
 
 @dataclass(frozen=True)
 class Kind:
-    """What a column of a frame was.
+    """Type of a column of a frame.
 
     Attributes
     ----------
     values : {"number", "whole", "category"}
-        How it is encoded: as a number, a whole one, or by its levels (names, and True and False).
+        Whether the column is encoded as numbers, as integers, or by its levels (names, or True and False).
     dtype : str
-        The frame's own word for it; of a categorical column of pandas with the type of its categories.
+        The frame's own name of the type; for a categorical column of pandas with the type of its categories.
     levels : tuple or None
         All categories of a categorical column, in their order.
     ordered : bool
+        Whether the categories are ordered.
     null : bool or None
-        Whether a missing number is a null of polars rather than NaN; None where no number is missing.
+        Whether a missing number is a null of polars rather than NaN; None if no number is missing.
     """
 
     values: Literal["number", "whole", "category"]
@@ -40,11 +41,11 @@ class Kind:
 
     @property
     def holds_objects(self) -> bool:
-        """Whether the column has no type of its own."""
+        """Whether this is a column of Python objects."""
         return self.dtype.lower() == "object"
 
     def admits(self, level: Any) -> bool:
-        """Whether a column of categories can hold this."""
+        """Return whether a column of categories can hold this level."""
         if self.levels is not None:
             return level in self.levels
         name = self.dtype.lower()
@@ -55,13 +56,13 @@ class Kind:
 
 @dataclass(frozen=True)
 class FrameMaker:
-    """Builds frames of one kind.
+    """Makes frames with given columns.
 
     Attributes
     ----------
     package : {"pandas", "polars"}
     columns : tuple
-        As the frame had them, integers too.
+        Names of the columns, which may be integers.
     kinds : tuple of Kind
     """
 
@@ -74,13 +75,13 @@ class FrameMaker:
         """Whether all columns are doubles."""
         return all(kind.values == "number" and kind.dtype in ("float64", "Float64") for kind in self.kinds)
 
-    def ordered(self, position: list[int]) -> FrameMaker:
-        """For the same columns in another order."""
+    def reorder(self, position: list[int]) -> FrameMaker:
+        """Return a maker of the same columns in another order."""
         columns, kinds = (tuple(part[number] for number in position) for part in (self.columns, self.kinds))
         return FrameMaker(self.package, columns, kinds)
 
     def from_rows(self, rows: Any) -> Any:
-        """A frame of doubles from rows `(n, columns)`."""
+        """Make a frame of doubles from rows `(n, columns)`."""
         if self.package == "polars":
             import polars
 
@@ -92,7 +93,7 @@ class FrameMaker:
         return pandas.DataFrame(rows, columns=list(self.columns), copy=False)
 
     def from_columns(self, columns: list[Any]) -> Any:
-        """A frame from one array for each column."""
+        """Make a frame from one array for each column."""
         make = _polars_column if self.package == "polars" else _pandas_column
         made = {name: make(column, kind) for name, column, kind in zip(self.columns, columns, self.kinds, strict=True)}
         if self.package == "polars":
@@ -115,7 +116,7 @@ def _pandas_column(values: Any, kind: Kind) -> Any:
     if kind.values == "whole":
         takes_gaps = kind.dtype[0].isupper() or kind.dtype.endswith("[pyarrow]")
         if not _fits(values, kind.dtype) or (values.dtype.kind == "f" and not takes_gaps):
-            return values  # conditioned, missing or too large: no such type in the frame for them
+            return values  # the type cannot hold fractions (of conditioned columns), gaps or numbers this large
         if values.dtype.kind == "f":
             values = pandas.array(values, dtype="Int64")
     if kind.dtype == "object" or (kind.dtype == "bool" and any(not isinstance(value, bool) for value in values)):
@@ -124,7 +125,7 @@ def _pandas_column(values: Any, kind: Kind) -> Any:
 
 
 def _pandas_type(name: str) -> Any:
-    """The type of a name, which for text of pyarrow's own is taken by another type."""
+    """Return the type of this name; pandas itself takes "string[pyarrow]" for another type than pyarrow's own."""
     import pandas
 
     if name != "string[pyarrow]":
@@ -135,7 +136,7 @@ def _pandas_type(name: str) -> Any:
 
 
 def _fits(values: Any, dtype: str) -> bool:
-    """Whether these are whole numbers that a type ("Int8", "uint8", "int8[pyarrow]") can hold, or missing."""
+    """Return whether a type ("Int8", "uint8", "int8[pyarrow]") can hold these numbers, but for missing ones."""
     known = values[~np.isnan(values)]
     limits = np.iinfo(dtype.lower().removesuffix("[pyarrow]"))
     whole = np.array_equal(known, np.rint(known))
@@ -155,7 +156,7 @@ def _polars_column(values: Any, kind: Kind) -> Any:
 
 @dataclass(frozen=True)
 class FrameColumns:
-    """A frame taken apart: names, one array for each column, and how to put such columns together again."""
+    """Names of the columns of a frame, one array for each, and a maker of frames of the same types."""
 
     names: tuple[str, ...]
     arrays: tuple[Any, ...]
@@ -163,16 +164,43 @@ class FrameColumns:
 
 
 def is_frame(data: Any) -> bool:
-    """Whether this has named columns."""
-    # of the type: the columns of a lazy frame are found by running it
+    """Return whether this has named columns."""
+    # the type is asked, because the columns of a lazy frame are found by running it
     has_columns = hasattr(type(data), "columns") or "columns" in getattr(data, "__dict__", ())
     return has_columns and not isinstance(data, np.ndarray)
 
 
 def read_frame(frame: Any, argument: str) -> FrameColumns:
-    """Take a frame apart."""
+    """Read a frame column by column."""
     feature = f"`{argument}` is a frame, which"
     nw = require("narwhals", extra="frames", feature=feature, otherwise="or pass an array")
+    wrapped = _wrap_frame(frame, argument, nw)
+    arrays, kinds, odd = [], [], []
+    for name in wrapped.columns:
+        series = wrapped.get_column(name)
+        column = _read_column(series, nw)
+        if column is None:
+            odd.append(f"{name} ({series.to_native().dtype})")
+            continue
+        array, kind = column
+        if array.dtype.kind == "f" and 0 < series.null_count() < np.isnan(array).sum():
+            raise InvalidArgumentError(
+                f"`{argument}`: the column {str(name)!r} holds both null and NaN. Use one of them: "
+                "fill_nan(None), or fill_null(nan)."
+            )
+        arrays.append(array)
+        kinds.append(kind)
+    if odd:
+        raise InvalidArgumentError(
+            f"`{argument}`: the columns {odd[:8]} hold neither numbers nor categories. Turn them into numbers (days "
+            "since a date, floats for decimals) or categories before the model, or leave them out."
+        )
+    maker = FrameMaker(wrapped.implementation.name.lower(), tuple(wrapped.columns), tuple(kinds))
+    return FrameColumns(tuple(str(name) for name in wrapped.columns), tuple(arrays), maker)
+
+
+def _wrap_frame(frame: Any, argument: str, nw: Any) -> Any:
+    """Return a narwhals frame of pandas or polars; others are converted to pandas."""
     if not hasattr(type(frame), "collect"):
         _check_names(frame, argument)
     try:
@@ -182,51 +210,29 @@ def read_frame(frame: Any, argument: str) -> FrameColumns:
             f"`{argument}` ({type(frame).__module__}.{type(frame).__name__}) is no frame in memory of pandas, polars "
             "or pyarrow. Collect it (`.collect()`, `.compute()`, `.to_pandas()`), or pass an array."
         ) from error
-    if wrapped.implementation.name not in ("PANDAS", "POLARS"):
-        feature = f"`{argument}` is a frame of {type(frame).__module__}, which"
-        require("pandas", extra="frames", feature=feature, otherwise="or pass an array")
-        wrapped = nw.from_native(wrapped.to_pandas(), eager_only=True)
-    columns = tuple(wrapped.columns)
-    names = tuple(str(name) for name in columns)
-    arrays, kinds, odd = [], [], []
-    for name in columns:
-        series = wrapped.get_column(name)
-        found = _read_column(series, nw)
-        if found is None:
-            odd.append(f"{name} ({series.to_native().dtype})")
-            continue
-        if found[0].dtype.kind == "f" and 0 < series.null_count() < np.isnan(found[0]).sum():
-            raise InvalidArgumentError(
-                f"`{argument}`: the column {str(name)!r} holds both null and NaN. Use one of them: "
-                "fill_nan(None), or fill_null(nan)."
-            )
-        arrays.append(found[0])
-        kinds.append(found[1])
-    if odd:
-        raise InvalidArgumentError(
-            f"`{argument}`: the columns {odd[:8]} hold neither numbers nor categories. Turn them into numbers (days "
-            "since a date, floats for decimals) or categories before the model, or leave them out."
-        )
-    maker = FrameMaker(wrapped.implementation.name.lower(), columns, tuple(kinds))
-    return FrameColumns(names, tuple(arrays), maker)
+    if wrapped.implementation.name in ("PANDAS", "POLARS"):
+        return wrapped
+    feature = f"`{argument}` is a frame of {type(frame).__module__}, which"
+    require("pandas", extra="frames", feature=feature, otherwise="or pass an array")
+    return nw.from_native(wrapped.to_pandas(), eager_only=True)
 
 
 def _check_names(frame: Any, argument: str) -> None:
-    names = list(getattr(frame, "column_names", frame.columns))  # a table of pyarrow has its arrays as `columns`
-    as_text = [str(name) for name in names]
-    twice = sorted({name for name in as_text if as_text.count(name) > 1})
-    if twice:
+    columns = getattr(frame, "column_names", frame.columns)  # `columns` of a pyarrow table are its arrays
+    names = [str(name) for name in columns]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
         raise InvalidArgumentError(
-            f"`{argument}`: column names must be unique, but {twice[:8]} stand for several columns. Rename them."
+            f"`{argument}`: column names must be unique, but {repeated[:8]} stand for several columns. Rename them."
         )
 
 
 def _read_column(series: Any, nw: Any) -> tuple[Any, Kind] | None:
-    """The column as an array (None for a type without Shapley values), and what it was."""
+    """Return the column as an array and its type, or None if it holds neither numbers nor categories."""
     dtype, native = series.dtype, series.to_native()
-    own = _own_name(native)
+    own = _type_name(native)
     if dtype in (nw.Int128, nw.UInt128, nw.Decimal):
-        return None  # doubles do not tell them apart
+        return None  # doubles cannot represent them
     if dtype.is_integer():
         gaps = series.null_count() > 0
         array = np.asarray(series.cast(nw.Float64).to_numpy() if gaps else series.to_numpy())
@@ -241,8 +247,8 @@ def _read_column(series: Any, nw: Any) -> tuple[Any, Kind] | None:
     return None
 
 
-def _own_name(native: Any) -> str:
-    """The name of a column's type, from which the type can be made again."""
+def _type_name(native: Any) -> str:
+    """Return a name of a column's type from which the type can be made again."""
     if not hasattr(native, "array"):
         return type(native.dtype).__name__
     if str(native.dtype) == "category":
@@ -257,7 +263,7 @@ def _objects(series: Any) -> Any:
 
 
 def _categorical_kind(native: Any, own: str) -> Kind:
-    """With the levels that belong to the column's type, in their order."""
+    """Return the type of a categorical column, with its levels in their order."""
     if hasattr(native, "array"):
         return Kind("category", own, tuple(native.cat.categories.tolist()), bool(native.cat.ordered))
     return Kind("category", own, tuple(native.dtype.categories) if own == "Enum" else None)

@@ -1,8 +1,7 @@
-"""scikit-learn pipelines in their encoded space: the final estimator, its inputs, and which of them belong together.
+"""Explain the final estimator of a scikit-learn pipeline on encoded rows.
 
-A pipeline explained as it is has the raw columns as players, whatever its encoders make of them. Here is the other
-way: explain the final estimator on encoded rows, with the columns that a one-hot encoder made of a feature as one
-player. Nothing of scikit-learn is imported; what is read are its public attributes.
+A pipeline itself is explained in its raw columns. In its encoded space, the columns that a one-hot encoder made of a
+feature are one player. Nothing of scikit-learn is imported; only public attributes are read.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from controlshap._types import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class EncodedSpace:
-    """A fitted pipeline taken apart.
+    """A fitted pipeline, split into transformers and final estimator.
 
     Attributes
     ----------
@@ -27,7 +26,7 @@ class EncodedSpace:
         The final estimator.
     groups : dict of str to list of int
         Players of the encoded columns, by position: one for each feature that was one-hot encoded, and one for each
-        other column. For `Explainer(model, rows, groups=groups)`.
+        other column; the `groups` of `Explainer`.
     """
 
     model: Any
@@ -35,14 +34,14 @@ class EncodedSpace:
     _before: Any
 
     def transform(self, frame: Any) -> FloatArray:
-        """Encoded rows `(n, columns)`, dense, for the background and for rows to explain."""
+        """Encode rows, of the background or to explain, to a dense array `(n, columns)`."""
         rows = self._before.transform(frame)
         dense = rows.toarray() if hasattr(rows, "toarray") else rows
         return np.asarray(dense, dtype=float)
 
 
 def encoded_space(pipeline: Any) -> EncodedSpace:
-    """Take a fitted scikit-learn pipeline apart, to explain it in its encoded columns.
+    """Split a fitted scikit-learn pipeline, to explain it in its encoded columns.
 
     Parameters
     ----------
@@ -64,7 +63,7 @@ def encoded_space(pipeline: Any) -> EncodedSpace:
 
 
 def one_hot_groups(transformer: Any) -> dict[str, list[int]]:
-    """Players of what a fitted transformer gives out, by position.
+    """Return players of the output columns of a fitted transformer, by position.
 
     Columns that a `OneHotEncoder` made of one feature are one player with the feature's name; every other column is a
     player of its own.
@@ -95,23 +94,23 @@ def one_hot_groups(transformer: Any) -> dict[str, list[int]]:
 
 
 def _encoded_features(transformer: Any, n_out: int, names: list[str] | None) -> Iterator[tuple[str, list[int]]]:
-    """Features that were one-hot encoded, with the positions of their columns; `names` are those of the inputs."""
+    """Yield features that were one-hot encoded, and the positions of their columns; `names` are those of the inputs."""
     if hasattr(transformer, "categories_") and hasattr(transformer, "drop_idx_"):
-        yield from _of_encoder(transformer, n_out, names)
+        yield from _encoder_features(transformer, n_out, names)
     elif hasattr(transformer, "output_indices_"):
         for name, part, columns in transformer.transformers_:
             place = transformer.output_indices_[name]
             if place.stop > place.start and hasattr(part, "get_feature_names_out"):
-                inputs = _selected(_input_names(transformer, names), columns)
+                inputs = _select_names(_input_names(transformer, names), columns)
                 for feature, positions in _encoded_features(part, place.stop - place.start, inputs):
                     yield feature, [place.start + position for position in positions]
     elif hasattr(transformer, "steps"):
         steps = [step for _, step in transformer.steps if step not in (None, "passthrough")]
-        yield from _of_steps(steps, n_out, names)
+        yield from _step_features(steps, n_out, names)
 
 
-def _of_steps(steps: list[Any], n_out: int, names: list[str] | None) -> Iterator[tuple[str, list[int]]]:
-    """The last step that encodes, where those behind it keep columns as they are (scalers, say)."""
+def _step_features(steps: list[Any], n_out: int, names: list[str] | None) -> Iterator[tuple[str, list[int]]]:
+    """Yield the features of the last step that encodes, if the steps behind it (scalers, say) keep the columns."""
     for number, step in reversed(list(enumerate(steps))):
         if any(hasattr(step, name) for name in ("categories_", "output_indices_", "steps")):
             if all(getattr(later, "n_features_in_", None) == n_out for later in steps[number + 1 :]):
@@ -120,18 +119,18 @@ def _of_steps(steps: list[Any], n_out: int, names: list[str] | None) -> Iterator
 
 
 def _input_names(transformer: Any, names: list[str] | None) -> list[str]:
-    """What the inputs of a fitted transformer are called: as it was fitted, or as those before it say."""
+    """Return names of the inputs of a fitted transformer: its own, or else those of the steps before it."""
     if hasattr(transformer, "feature_names_in_"):
         return [str(name) for name in transformer.feature_names_in_]
     n_inputs = int(transformer.n_features_in_)
-    if names is not None and len(names) == n_inputs:  # steps before it kept the columns as they are (imputers, say)
+    if names is not None and len(names) == n_inputs:  # the steps before it (imputers, say) kept the columns
         return names
-    stem = "" if names is None else f"{', '.join(names)} "  # of several parts of a transformer they must differ
+    stem = "" if names is None else f"{', '.join(names)} "  # names must differ between the parts of a transformer
     return [f"{stem}{number}" for number in range(n_inputs)]
 
 
-def _selected(names: list[str], columns: Any) -> list[str]:
-    """Names of the columns that a part of a `ColumnTransformer` takes: by name, position, mask or slice."""
+def _select_names(names: list[str], columns: Any) -> list[str]:
+    """Return names of columns that a `ColumnTransformer` selects by name, position, mask or slice."""
     if isinstance(columns, slice) and isinstance(columns.start or columns.stop, str):
         first = 0 if columns.start is None else names.index(columns.start)
         return names[first : None if columns.stop is None else names.index(columns.stop) + 1]
@@ -141,7 +140,7 @@ def _selected(names: list[str], columns: Any) -> list[str]:
     return [str(name) for name in (chosen if chosen.dtype.kind in "OUT" else np.array(names, dtype=object)[chosen])]
 
 
-def _of_encoder(encoder: Any, n_out: int, names: list[str] | None) -> Iterator[tuple[str, list[int]]]:
+def _encoder_features(encoder: Any, n_out: int, names: list[str] | None) -> Iterator[tuple[str, list[int]]]:
     features = _input_names(encoder, names)
     dropped = encoder.drop_idx_ if encoder.drop_idx_ is not None else [None] * len(features)
     infrequent = getattr(encoder, "infrequent_categories_", None) or [None] * len(features)

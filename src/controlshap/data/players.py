@@ -1,8 +1,4 @@
-"""Players and columns: who receives a Shapley value, and which model inputs belong to whom.
-
-A player is one column or a group of columns. Groups are resolved here, once; everything behind
-this file sees players only, and asks `Players` for the columns.
-"""
+"""Players, the columns or groups of columns that receive a Shapley value."""
 
 from __future__ import annotations
 
@@ -37,12 +33,12 @@ class Players:
 
     @property
     def n_players(self) -> int:
-        """How many values an explanation has."""
+        """Number of players."""
         return len(self.names)
 
     @property
     def n_columns(self) -> int:
-        """How many inputs the model has."""
+        """Number of columns."""
         return len(self.owner)
 
     @cached_property
@@ -61,11 +57,11 @@ class Players:
         return self.n_players < self.n_columns
 
     def expand(self, coalitions: BoolArray) -> BoolArray:
-        """Coalitions `(..., n_players)` as masks `(..., n_columns)`."""
+        """Turn coalitions `(..., n_players)` into masks `(..., n_columns)`."""
         return coalitions[..., self.owner]
 
     def sum_columns(self, by_column: FloatArray) -> FloatArray:
-        """Add `(n_columns, ...)` within players, giving `(n_players, ...)`."""
+        """Sum an array `(n_columns, ...)` within players, to shape (n_players, ...)."""
         if not self.is_grouped:
             return by_column
         order = np.argsort(self.owner, kind="stable")
@@ -74,7 +70,7 @@ class Players:
         return total
 
     def column_order(self, permutations: IntArray) -> IntArray:
-        """Permutations of players `(n, n_players)` as permutations of columns, groups adjacent."""
+        """Turn permutations of players `(n, n_players)` into permutations of columns, those of a group adjacent."""
         ranks = np.argsort(permutations, axis=1)
         return np.argsort(ranks[:, self.owner], axis=1, kind="stable")
 
@@ -82,7 +78,7 @@ class Players:
 def resolve_players(groups: Groups, feature_names: Sequence[str]) -> Players:
     """Turn the user's groups into a partition of the columns.
 
-    Columns in no group are single players; a group stands at the place of its first column.
+    Columns in no group are single players; a group takes the place of its first column.
     """
     n_columns = len(feature_names)
     if groups is None:
@@ -91,46 +87,46 @@ def resolve_players(groups: Groups, feature_names: Sequence[str]) -> Players:
         raise InvalidArgumentError(
             f"`groups` must be a dict of lists of columns, or a list of such lists; got {type(groups).__name__}."
         )
-    named = list(groups.items()) if isinstance(groups, Mapping) else [(None, g) for g in groups]
-    position = {name: i for i, name in enumerate(feature_names)}
-    group_of: dict[int, int] = {}
-    for number, (name, members) in enumerate(named):
-        label = f"group {name!r}" if name is not None else f"group {number}"
-        if isinstance(members, str) or not hasattr(members, "__len__") or len(members) == 0:
+    members = _resolve_members(groups, feature_names)
+    labels = list(groups) if isinstance(groups, Mapping) else [_join_names(feature_names, m) for m in members]
+    group_of = {column: group for group, columns in enumerate(members) for column in columns}
+    # players are numbered as they are met; a column without group counts as a group of its own
+    player_of: dict[int, int] = {}
+    owner = [player_of.setdefault(group_of.get(c, -1 - c), len(player_of)) for c in range(n_columns)]
+    names = [feature_names[-1 - group] if group < 0 else str(labels[group]) for group in player_of]
+    if len(set(names)) < len(names):
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        raise InvalidArgumentError(
+            f"`groups`: every player needs a name of its own, but {repeated} stand for several. "
+            "Rename the group or the column."
+        )
+    return Players(np.array(owner, dtype=np.int64), tuple(names))
+
+
+def _resolve_members(groups: Groups, feature_names: Sequence[str]) -> list[list[int]]:
+    """Return the columns of each group by number; raise if a group is empty or two of them overlap."""
+    named = groups.items() if isinstance(groups, Mapping) else enumerate(groups or ())
+    position = {name: number for number, name in enumerate(feature_names)}
+    members: list[list[int]] = []
+    taken: set[int] = set()
+    for name, columns in named:
+        label = f"group {name!r}"
+        if isinstance(columns, str) or not hasattr(columns, "__len__") or len(columns) == 0:
             raise InvalidArgumentError(
-                f"`groups`: {label} must be a non-empty list of columns; got {members!r}. "
+                f"`groups`: {label} must be a non-empty list of columns; got {columns!r}. "
                 "Leave single columns out: they are players of their own."
             )
-        for member in members:
-            column = _resolve_column(member, position, n_columns, label)
-            if column in group_of:
+        members.append([])
+        for reference in columns:
+            column = _resolve_column(reference, position, len(feature_names), label)
+            if column in taken:
                 raise InvalidArgumentError(
                     f"`groups`: groups must not overlap, but column {feature_names[column]!r} is named "
                     f"twice (again in {label}). Keep it in one group."
                 )
-            group_of[column] = number
-    owner = np.empty(n_columns, dtype=np.int64)
-    player_of_group: dict[int, int] = {}
-    names: list[str] = []
-    for column in range(n_columns):
-        group = group_of.get(column)
-        if group is None or group not in player_of_group:
-            if group is not None:
-                player_of_group[group] = len(names)
-            name = feature_names[column] if group is None else named[group][0]
-            if name is None:
-                name = _joined_name(feature_names, [c for c, g in group_of.items() if g == group])
-            owner[column] = len(names)
-            names.append(str(name))
-        else:
-            owner[column] = player_of_group[group]
-    if len(set(names)) < len(names):
-        twice = sorted({n for n in names if names.count(n) > 1})
-        raise InvalidArgumentError(
-            f"`groups`: every player needs a name of its own, but {twice} stand for several. "
-            "Rename the group or the column."
-        )
-    return Players(owner, tuple(names))
+            taken.add(column)
+            members[-1].append(column)
+    return members
 
 
 def _resolve_column(member: object, position: Mapping[str, int], n_columns: int, label: str) -> int:
@@ -147,13 +143,13 @@ def _resolve_column(member: object, position: Mapping[str, int], n_columns: int,
     raise InvalidArgumentError(f"`groups`: {label} names the unknown column {member!r}.{hint}")
 
 
-def _joined_name(feature_names: Sequence[str], columns: Sequence[int]) -> str:
+def _join_names(feature_names: Sequence[str], columns: Sequence[int]) -> str:
     names = [feature_names[c] for c in columns]
     return " + ".join(names) if len(names) <= 3 else f"{names[0]} + {len(names) - 1} more"
 
 
 def is_one_hot(block: AnyArray) -> bool:
-    """Whether exactly one of the columns is 1, and the others 0, in every row."""
+    """Return whether exactly one of the columns is 1, and the others 0, in every row."""
     try:
         numbers = block.astype(float)
     except (TypeError, ValueError):
@@ -162,6 +158,6 @@ def is_one_hot(block: AnyArray) -> bool:
 
 
 def one_hot_players(players: Players, background: AnyArray) -> tuple[int, ...]:
-    """Players of several columns of which exactly one is 1, and the others 0, in every row."""
+    """Return the players that have several columns, one-hot in every row."""
     several = [player for player, columns in enumerate(players.columns) if len(columns) > 1]
     return tuple(player for player in several if is_one_hot(background[:, players.columns[player]]))

@@ -1,4 +1,4 @@
-"""Rows as users have them: arrays, lists, pandas or polars frames, numbers and categories."""
+"""Read rows from arrays, lists and frames."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from controlshap.data.frames import FrameMaker, is_frame, read_frame
 
 @dataclass(frozen=True)
 class Table:
-    """Data as it came.
+    """Rows of the user's data.
 
     Attributes
     ----------
     names : tuple of str or None
-        Column names, when the data had any.
+        Column names; None if the data had none.
     rows : ndarray of shape (n, columns), or None
-        The data, where all of it is numbers in an array.
+        The data as doubles, if it is an array of numbers.
     columns : tuple of ndarray
-        One array for each column as it came; none where it came as doubles.
+        One array for each column in its own type; empty for an array of doubles.
     maker : FrameMaker or None
-        Turns columns back into a frame of the same kind; None for arrays.
+        Turns columns back into a frame of the same types; None for arrays.
     """
 
     names: tuple[str, ...] | None
@@ -38,47 +38,47 @@ class Table:
 
     @property
     def n_columns(self) -> int:
-        """How many columns there are."""
+        """Number of columns."""
         return len(self.columns) if self.rows is None else self.rows.shape[1]
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return len(self.columns[0]) if self.rows is None else len(self.rows)
 
-    def taken(self, chosen: IntArray) -> Table:
-        """Some of the rows."""
+    def take(self, chosen: IntArray) -> Table:
+        """Return some of the rows."""
         rows = None if self.rows is None else self.rows[chosen]
         return Table(self.names, rows, tuple(column[chosen] for column in self.columns), self.maker)
 
     def column(self, number: int) -> AnyArray:
-        """One column, shape (n,): doubles where it holds numbers alone."""
+        """Return one column, shape (n,), as doubles if it holds numbers alone."""
         return self.columns[number] if self.rows is None else self.rows[:, number]
 
     def raw(self, number: int) -> AnyArray:
-        """One column as it came, True and None too."""
+        """Return one column in its own type, which may be that of objects such as True and None."""
         return self.columns[number] if self.columns else self.column(number)
 
-    def ordered(self, names: tuple[str, ...]) -> Table:
-        """The same columns in another order."""
+    def reorder(self, names: tuple[str, ...]) -> Table:
+        """Return the same columns in another order."""
         position = [(self.names or ()).index(name) for name in names]
-        maker = None if self.maker is None else self.maker.ordered(position)
+        maker = None if self.maker is None else self.maker.reorder(position)
         return Table(names, None, tuple(self.column(number) for number in position), maker)
 
 
 def read_table(data: Any, argument: str, *, one_row: bool = False) -> Table:
-    """Convert and check; `one_row` also takes a single row `(columns,)`."""
+    """Read and check data; with `one_row` also a single row `(columns,)`."""
     if data is None:
         raise InvalidArgumentError(f"`{argument}` is None; pass rows as an array or a frame.")
     if is_frame(data):
-        found = read_frame(data, argument)
-        if not found.names:
+        frame = read_frame(data, argument)
+        if not frame.names:
             raise InvalidArgumentError(f"`{argument}` has no columns.")
-        _check_size(len(found.arrays[0]), len(found.names), argument)
-        for number, array in enumerate(found.arrays):
+        _check_size(len(frame.arrays[0]), len(frame.names), argument)
+        for name, array in zip(frame.names, frame.arrays, strict=True):
             if array.dtype.kind == "f":
-                _refuse_infinite(array[:, None], argument, found.names[number])
-        return Table(found.names, None, found.arrays, found.maker)
+                _refuse_infinite(array[:, None], argument, name)
+        return Table(frame.names, None, frame.arrays, frame.maker)
     array = _as_array(data, argument)
     if array.dtype.kind in "OUS":
         return _read_objects(_two_dimensional(array.astype(object), argument, one_row=one_row), argument)
@@ -94,7 +94,7 @@ def read_table(data: Any, argument: str, *, one_row: bool = False) -> Table:
 
 
 def _read_objects(rows: AnyArray, argument: str) -> Table:
-    """Columns whose entries are all numbers, and others: text that reads like numbers is text."""
+    """Read an array of objects; columns of numbers become doubles, but text stays text even if it looks like one."""
     columns = list(rows.T)
     if all(is_number(value, truth=True) for value in rows.ravel().tolist()):
         numbers = np.column_stack([as_numbers(values, f"x{c}", argument) for c, values in enumerate(columns)])
@@ -106,7 +106,7 @@ def _read_objects(rows: AnyArray, argument: str) -> Table:
 
 
 def _as_array(data: Any, argument: str) -> AnyArray:
-    """Doubles, or objects where there is more than numbers, so that numbers beside names stay numbers."""
+    """Return an array of numbers, or of objects if there are others, so that numbers beside names stay numbers."""
     if hasattr(data, "tocsr"):
         raise InvalidArgumentError(f"`{argument}` is a sparse matrix; pass rows as a dense array (`.toarray()`).")
     try:
@@ -116,7 +116,7 @@ def _as_array(data: Any, argument: str) -> AnyArray:
             return np.asarray(data)
         try:
             array = np.array(data)
-        except ValueError:  # rows of several lengths; told later
+        except ValueError:  # rows of several lengths, which are refused later
             array = np.array(data, dtype=object)
         return array if array.dtype.kind in "fiubMmcV" else np.array(data, dtype=object)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -155,7 +155,7 @@ def _refuse_infinite(rows: FloatArray, argument: str, name: str | None = None) -
 
 
 def read_rows(X: Any, column_names: tuple[str, ...], *, named: bool) -> Table:
-    """Rows to explain with the columns of the background, in its order; `named` where it was a frame."""
+    """Read rows to explain, with columns in the order of the background; `named` if the background was a frame."""
     if hasattr(X, "to_frame") and hasattr(X, "index") and named:
         X = X.to_frame().T  # one row of a frame: its index names the columns
     table = read_table(X, "X", one_row=True)
@@ -169,17 +169,17 @@ def read_rows(X: Any, column_names: tuple[str, ...], *, named: bool) -> Table:
     if sorted(table.names) != sorted(column_names):
         odd = sorted(set(table.names) ^ set(column_names))
         raise InvalidArgumentError(f"`X` and `background` must have the same columns; these differ: {odd[:8]}.")
-    return table.ordered(column_names)
+    return table.reorder(column_names)
 
 
 def has_gaps(table: Table) -> bool:
-    """Whether a number is missing."""
+    """Return whether a number is missing."""
     columns = map(table.column, range(table.n_columns))
     return any(array.dtype.kind == "f" and bool(np.isnan(array).any()) for array in columns)
 
 
 def sample_table(table: Table, most: int) -> Table:
-    """A fixed random sample of the rows of a background that is too large."""
+    """Return a fixed random sample of the rows of a large background."""
     chosen = np.sort(stream(EXPLAINER_ENTROPY, Purpose.BACKGROUND).permutation(table.n_rows)[:most])
     warnings.warn(
         f"`background` has {table.n_rows} rows; {most} of them (a fixed random sample) are used as the background, and "
@@ -187,4 +187,4 @@ def sample_table(table: Table, most: int) -> Table:
         ControlShapWarning,
         stacklevel=4,
     )
-    return table.taken(chosen)
+    return table.take(chosen)
