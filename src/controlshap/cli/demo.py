@@ -1,8 +1,8 @@
 """A demonstration on data that comes with scikit-learn: `python -m controlshap.cli.demo [--out DIR]`.
 
 Fits a network to the breast-cancer data, explains some predictions with KernelSHAP with and without control from
-the same model evaluations, prints a table, saves the explanations and draws a picture that compares the
-reported errors with what repeated runs really do.
+the same model evaluations, prints a table, saves the explanations and draws a picture that compares the reported errors
+with the spread of repeated runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WITH, WITHOUT = "#1f6fb4", "#c8782a"
 
 
 @dataclass(frozen=True)
-class Case:
+class DemoCase:
     """A fitted model, its background and the rows to explain."""
 
     model: Any
@@ -35,7 +35,7 @@ class Case:
     accuracy: float
 
     def explainer(self, features: str) -> Explainer:
-        """KernelSHAP with the paper's control."""
+        """Return KernelSHAP with the paper's control."""
         columns = {name: [number] for number, name in enumerate(self.names)}
         return Explainer(
             self.model, self.background, features=features, estimator="kernel", control="taylor", groups=columns
@@ -44,7 +44,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Reruns:
-    """One row explained again and again with other random numbers, arrays of shape (reruns, players)."""
+    """Results of one row explained with several seeds, arrays of shape (reruns, players)."""
 
     controlled: FloatArray
     uncontrolled: FloatArray
@@ -57,8 +57,8 @@ def need(module: str) -> Any:
     return require(module, extra="sklearn,plots,report", feature="The demo")
 
 
-def make_case() -> Case:
-    """A small tanh network for the ten "worst" measurements of each tumour; class 1 is benign."""
+def make_case() -> DemoCase:
+    """Fit a small tanh network to the ten "worst" measurements of each tumour; class 1 is benign."""
     datasets, selection = need("sklearn.datasets"), need("sklearn.model_selection")
     pipeline, scaling = need("sklearn.pipeline"), need("sklearn.preprocessing")
     network = need("sklearn.neural_network").MLPClassifier(
@@ -70,18 +70,18 @@ def make_case() -> Case:
     rows, test_rows, target, test_target = split
     model = pipeline.make_pipeline(scaling.StandardScaler(), network).fit(rows, target)
     names = tuple(str(data.feature_names[number]) for number in chosen)
-    return Case(model, rows, test_rows[:N_ROWS], names, float(model.score(test_rows, test_target)))
+    return DemoCase(model, rows, test_rows[:N_ROWS], names, float(model.score(test_rows, test_target)))
 
 
 def variance_factor(explanation: Explanation) -> FloatArray:
-    """How many times smaller the control made each variance."""
+    """Return the factor by which the control reduced each variance."""
     errors = np.maximum(explanation.standard_errors, np.finfo(float).tiny)
     factor: FloatArray = (explanation.uncontrolled_standard_errors / errors) ** 2
     return factor
 
 
 def table(explanation: Explanation, features: str, predictions: FloatArray) -> str:
-    """Largest values of each row with their standard errors with and without control."""
+    """Return a table of the largest values of each row, with standard errors with and without control."""
     width = max(len(name) for name in explanation.feature_names)
     factor = variance_factor(explanation)
     lines = [f"\nFeatures {features}: Shapley value ± standard error, with and without control, same evaluations"]
@@ -102,7 +102,7 @@ def table(explanation: Explanation, features: str, predictions: FloatArray) -> s
 
 
 def rerun(explainer: Explainer, row: FloatArray) -> Reruns:
-    """The same row with other seeds."""
+    """Explain one row with several seeds."""
     runs = [explainer(row, budget=BUDGET, rng=100 + seed) for seed in range(N_RERUNS)]
     return Reruns(
         np.array([run.values[0] for run in runs]),
@@ -113,7 +113,7 @@ def rerun(explainer: Explainer, row: FloatArray) -> Reruns:
 
 
 def picture(explanation: Explanation, reruns: Reruns, path: Path) -> None:
-    """Intervals of the first row, and reported errors beside the spread of the reruns."""
+    """Draw intervals of the first row, and reported errors beside the spread of the reruns."""
     need("matplotlib").use("Agg")
     plt = need("matplotlib.pyplot")
     order = np.argsort(np.abs(explanation.values[0]))
@@ -141,24 +141,24 @@ def picture(explanation: Explanation, reruns: Reruns, path: Path) -> None:
         )  # fmt: skip
     left.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
     left.set_yticks(place, [explanation.feature_names[player] for player in order])
-    left.set_xlabel("Shapley value (probability of benign)", fontsize=9)
-    left.set_title("One explanation, 95 % intervals", fontsize=10)
-    right.set_xlabel("standard error", fontsize=9)
-    right.set_title(f"Reported error and spread of {N_RERUNS} reruns", fontsize=10)
     right.set_xlim(0.0, None)
     right.locator_params(axis="x", nbins=4)
-    for axes in (left, right):
-        axes.tick_params(labelsize=8.5)
-        axes.grid(axis="x", color="0.9", linewidth=0.6)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-    # Below the axes: inside them a legend would hide intervals of some feature or other.
-    handles, labels = right.get_legend_handles_labels()
-    for axes, (shown, named) in ((left, left.get_legend_handles_labels()), (right, (handles, labels))):
-        axes.legend(shown, named, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, fontsize=7.5, frameon=False)
+    _finish(left, "One explanation, 95 % intervals", "Shapley value (probability of benign)")
+    _finish(right, f"Reported error and spread of {N_RERUNS} reruns", "standard error")
     figure.suptitle(f"Correlated features, KernelSHAP, {BUDGET:,} model evaluations", fontsize=11)
     figure.savefig(path, dpi=150)
     plt.close(figure)
+
+
+def _finish(axes: Any, title: str, label: str) -> None:
+    axes.set_title(title, fontsize=10)
+    axes.set_xlabel(label, fontsize=9)
+    axes.tick_params(labelsize=8.5)
+    axes.grid(axis="x", color="0.9", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    # below the axes: inside them a legend would hide some of the intervals
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, fontsize=7.5, frameon=False)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -171,16 +171,16 @@ def main(arguments: list[str] | None = None) -> None:
     case = make_case()
     print(f"controlshap {__version__}: a network for 10 measurements of tumours, test accuracy {case.accuracy:.3f}")
     predictions = case.model.predict_proba(case.rows)[:, 1]
-    found = {}
+    explanations = {}
     for features in ("independent", "correlated"):
-        explanation = found[features] = case.explainer(features)(case.rows, budget=BUDGET, rng=0)
+        explanation = explanations[features] = case.explainer(features)(case.rows, budget=BUDGET, rng=0)
         print(table(explanation, features, predictions))
         explanation.save(out / f"explanation_{features}")
     reruns = rerun(case.explainer("correlated"), case.rows[:1])
-    picture(found["correlated"], reruns, out / "demo.png")
-    found["correlated"].report(out / "report.html", title="Three tumours, explained")
+    picture(explanations["correlated"], reruns, out / "demo.png")
+    explanations["correlated"].report(out / "report.html", title="Three tumours, explained")
     ratio = np.sqrt((reruns.errors**2).mean() / reruns.controlled.var(axis=0, ddof=1).mean())
-    independent, correlated = (float(np.median(variance_factor(one))) for one in found.values())
+    independent, correlated = (float(np.median(variance_factor(e))) for e in explanations.values())
     print(
         f"\nConclusion: from the same {BUDGET:,} evaluations the control made the variance {correlated:.1f} times "
         f"smaller with correlated features and {independent:.1f} times with independent ones (medians), and over "
