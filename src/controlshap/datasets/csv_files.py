@@ -10,8 +10,8 @@ from typing import Any
 from controlshap._errors import InvalidArgumentError
 from controlshap.datasets.files import FileColumn, TableFile, unreadable
 
-#: Bytes parsed together; no row may be longer.
-BLOCK = 2**22
+#: Bytes parsed together; where a row is longer, the second number.
+BLOCK, LONGEST_ROW = 2**18, 2**25
 #: What counts as missing, also in columns of text: the list that pandas uses.
 NULLS = [
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
@@ -27,9 +27,25 @@ class CsvFile(TableFile):
     """A CSV file (tabs in .tsv); to read an earlier row, it starts again."""
 
     def __init__(self, path: Path) -> None:
+        self.path, self._block = path, BLOCK
+        try:
+            columns, n_rows = self._scan()
+        except _LongRowError:
+            self._block = LONGEST_ROW
+            columns, n_rows = self._scan()
+        super().__init__(path, columns, [n_rows])
+
+    def stream(self, chunk: int, columns: dict[str, FileColumn]) -> Iterator[Any]:  # noqa: ARG002, there is one
+        """Yield record batches with these columns, in their types."""
         import pyarrow as pa
 
-        self.path = path
+        types = {name: column.type for name, column in columns.items() if not pa.types.is_null(column.type)}
+        return self._read(list(columns), types)
+
+    def _scan(self) -> tuple[dict[str, FileColumn], int]:
+        """Columns with their types, decided over all rows, and the number of rows."""
+        import pyarrow as pa
+
         names = self._read_header()
         kinds: dict[str, tuple[str, ...]] = dict.fromkeys(names, PREFERRED)
         filled, gaps, n_rows = set(), set(), 0
@@ -45,14 +61,7 @@ class CsvFile(TableFile):
         for name in names:
             kind = [*kinds[name], "string"][0] if name in filled else "null"
             columns[name] = FileColumn(pa.type_for_alias(kind), name in gaps)
-        super().__init__(path, columns, [n_rows])
-
-    def stream(self, chunk: int, columns: dict[str, FileColumn]) -> Iterator[Any]:  # noqa: ARG002, there is one
-        """Yield record batches with these columns, in their types."""
-        import pyarrow as pa
-
-        types = {name: column.type for name, column in columns.items() if not pa.types.is_null(column.type)}
-        return self._read(list(columns), types)
+        return columns, n_rows
 
     def _read_header(self) -> list[str]:
         """Names of the columns."""
@@ -82,7 +91,7 @@ class CsvFile(TableFile):
         delimiter = "\t" if self.path.suffix.lower() == ".tsv" else ","
         return csv.open_csv(
             self.path,
-            read_options=csv.ReadOptions(use_threads=False, block_size=BLOCK),
+            read_options=csv.ReadOptions(use_threads=False, block_size=self._block),
             parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             convert_options=csv.ConvertOptions(
                 include_columns=names,
@@ -105,11 +114,16 @@ class CsvFile(TableFile):
                 raise InvalidArgumentError(
                     f"`source`: {self.path.name!r} holds no lines. Give a file with a header and rows."
                 ) from error
+            if "straddl" in reason:
+                reason = f"a quote is not closed, or a row has more than {self._block:,} bytes"
+                raise _LongRowError(str(unreadable(self.path, "CSV", reason))) from error
             if isinstance(error, UnicodeDecodeError) or "UTF8" in reason:
                 reason = "it is not UTF-8 text; save it in that encoding"
-            elif "straddl" in reason:
-                reason = f"a quote is not closed, or a row has more than {BLOCK:,} bytes"
             raise unreadable(self.path, "CSV", reason) from error
+
+
+class _LongRowError(InvalidArgumentError):
+    """A row does not fit into a block."""
 
 
 def _all_parse(texts: Any, kind: str) -> bool:
