@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from controlshap._errors import ControlShapWarning
-from controlshap.datasets.layout import Layout
-from controlshap.datasets.part_file import part_evaluations, part_path, write_part
+from controlshap.datasets.part_file import PartLayout, part_evaluations, part_path, write_part
 from controlshap.datasets.sources import RowSource
 from controlshap.engine import rows as engine_rows
 from controlshap.problem import Assembly
@@ -38,7 +37,7 @@ class DatasetJob:
     stopping : Stopping
     entropy : int
     settings : dict
-    layout : Layout
+    layout : PartLayout
     folder : Path
     """
 
@@ -48,7 +47,7 @@ class DatasetJob:
     stopping: Stopping
     entropy: int
     settings: dict[str, Any]
-    layout: Layout
+    layout: PartLayout
     folder: Path
 
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controlshap._errors import InvalidArgumentError
-from controlshap.datasets.layout import Layout
 from controlshap.datasets.manifest import read_manifest
-from controlshap.datasets.part_file import part_path, read_parts
+from controlshap.datasets.part_file import PartLayout, part_path, read_parts
 from controlshap.results.explanation import Explanation
 
 
@@ -87,7 +86,7 @@ def load_dataset(path: str | Path, *, allow_partial: bool = False) -> Explanatio
 def load_parts(folder: Path, parts: Sequence[int]) -> Explanation:
     """Read the explanation of some parts, all of which must be finished."""
     manifest = read_manifest(folder)
-    layout, output_names = Layout.from_json(manifest["layout"]), manifest["output_names"]
+    layout, output_names = PartLayout.from_json(manifest["layout"]), manifest["output_names"]
     return Explanation(
         **read_parts([part_path(folder, part) for part in parts], layout, manifest["hash"]),
         feature_names=layout.players,

@@ -23,10 +23,9 @@ from controlshap._version import __version__
 from controlshap.data.columns import Category
 from controlshap.datasets import manifest as manifests
 from controlshap.datasets.files import import_pyarrow
-from controlshap.datasets.layout import layout_of
 from controlshap.datasets.loop import RunTotals, add_way_out, run_parts
 from controlshap.datasets.part import DatasetJob, PartTask, explain_rows
-from controlshap.datasets.part_file import part_evaluations, part_path
+from controlshap.datasets.part_file import PartLayout, part_evaluations, part_path
 from controlshap.datasets.pools import Pool, ProcessPool, SerialPool
 from controlshap.datasets.result import DatasetResult, FailedPart
 from controlshap.datasets.sources import DEFAULT_ROWS, MOST_ROWS, RowSource, check_rows, open_source
@@ -127,7 +126,7 @@ def explain_dataset(
     if earlier is not None:
         assembly.set_background_predictions(manifests.read_predictions(folder, predictions))
     settings = _describe_run(assembly, limits, stopping, model_hash)
-    layout = layout_of(assembly, assembly.problem().base.n_outputs)
+    layout = PartLayout.of(assembly, assembly.problem().base.n_outputs)
     run = "" if earlier is None else earlier["hash"]
     job = DatasetJob(run, assembly, None if opened.travels else opened, stopping, entropy, settings, layout, folder)
     with manifests.lock_folder(folder, earlier):
