@@ -1,9 +1,11 @@
 """The front door for people with Python and pip and nothing else.
 
-    python3 dev.py demo      make the environment, explain an embedded data set, write a picture
-    python3 dev.py test      make the environment, lint, check types, run every test
-    python3 dev.py env       make the environment only
-    python3 dev.py peers     make .venv-peers, where benchmarks/efficiency.py runs (needs Python 3.12: --python PATH)
+    python3 dev.py demo             make the environment, explain an embedded data set, write a picture
+    python3 dev.py test             make the environment, lint, check types and imports, run every test
+    python3 dev.py test --fast      the same without slow tests: two minutes
+    python3 dev.py test --oldest    make .venv-oldest with the oldest versions promised, run the fast tests there
+    python3 dev.py env              make the environment only
+    python3 dev.py peers            make .venv-peers, where benchmarks/efficiency.py runs (Python 3.12: --python PATH)
 
 Further arguments of `test` go to pytest. Uses the standard library alone.
 """
@@ -17,13 +19,18 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-ENVIRONMENT = ROOT / ".venv"
-PYTHON = ENVIRONMENT / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-STAMP = ENVIRONMENT / "installed.sha256"
-PEERS = ROOT / ".venv-peers"
+ENVIRONMENT, OLDEST, PEERS = (ROOT / name for name in (".venv", ".venv-oldest", ".venv-peers"))
+BINARIES = "Scripts" if os.name == "nt" else "bin"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+INSTALL = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 
 
-def run(*command: str) -> None:
+def python_of(folder: Path) -> Path:
+    """The interpreter of an environment."""
+    return folder / BINARIES / ("python.exe" if os.name == "nt" else "python")
+
+
+def run(*command: object) -> None:
     """Run in the project's root and stop with its exit code when it fails."""
     print("+", *command, flush=True)
     code = subprocess.call([str(part) for part in command], cwd=ROOT)
@@ -31,23 +38,30 @@ def run(*command: str) -> None:
         sys.exit(code)
 
 
-def make_environment() -> None:
-    """Create `.venv` and install the project into it, once for each state of the requirements."""
+def read_constraints(*names: str) -> dict[str, str]:
+    """Versions by package; a later file replaces what an earlier one says."""
+    lines = [line.partition("#")[0].strip() for name in names for line in (ROOT / name).read_text().splitlines()]
+    return {line.partition("==")[0]: line for line in lines if line}
+
+
+def make_environment(folder: Path, extra: str, *constraints: str) -> Path:
+    """Install the project with an extra, once for each state of the requirements; the interpreter."""
     if sys.version_info < (3, 11):
         sys.exit(f"controlshap needs Python 3.11 or newer; this is {sys.version.split()[0]}.")
-    wanted = hashlib.sha256(
-        (ROOT / "pyproject.toml").read_bytes() + (ROOT / "constraints.txt").read_bytes() + sys.version.encode()
-    ).hexdigest()
-    if STAMP.is_file() and STAMP.read_text() == wanted:
-        return
-    print(f"Making the environment in {ENVIRONMENT.name} (a few minutes the first time)", flush=True)
-    venv.create(ENVIRONMENT, with_pip=True, clear=True)
-    pip = (PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", "constraints.txt")
+    versions = read_constraints(*constraints)
+    state = (ROOT / "pyproject.toml").read_text() + "\n".join(versions.values()) + sys.version
+    wanted, stamp, python = hashlib.sha256(state.encode()).hexdigest(), folder / "installed.sha256", python_of(folder)
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return python
+    print(f"Making the environment in {folder.name} (a few minutes the first time)", flush=True)
+    venv.create(folder, with_pip=True, clear=True)
+    merged = folder / "constraints.txt"
+    merged.write_text("\n".join(versions.values()) + "\n")
     # torch by its exact version first: the range in the extra would take the newest build.
-    torch = next(line for line in (ROOT / "constraints.txt").read_text().split() if line.startswith("torch=="))
-    run(*pip, torch)
-    run(*pip, "-e", ".[dev]")
-    STAMP.write_text(wanted)
+    run(python, *INSTALL, "-c", merged, versions["torch"])
+    run(python, *INSTALL, "-c", merged, "-e", f".[{extra}]")
+    stamp.write_text(wanted)
+    return python
 
 
 def make_peers(arguments: list[str]) -> None:
@@ -60,18 +74,39 @@ def make_peers(arguments: list[str]) -> None:
     else:
         sys.exit("The peers need Python 3.12 or newer: python3 dev.py peers --python PATH")
     run(python, "-m", "venv", "--clear", PEERS)
-    pip = (PEERS / PYTHON.relative_to(ENVIRONMENT), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    run(*pip, "-r", "benchmarks/requirements-peers.txt")
-    run(*pip, "-e", ".")
+    run(python_of(PEERS), *INSTALL, "-r", "benchmarks/requirements-peers.txt")
+    run(python_of(PEERS), *INSTALL, "-e", ".")
+
+
+def find_browser(python: Path) -> None:
+    """Install a Chromium for the tests of the report where there is none: root by apt-get, others by playwright."""
+    if any(shutil.which(name) for name in BROWSERS):
+        return
+    print(f"The report is tested in a real browser, and there is none of {', '.join(BROWSERS)}", flush=True)
+    if hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("apt-get"):
+        os.environ["DEBIAN_FRONTEND"] = "noninteractive"
+        run("apt-get", "update", "-q")
+        run("apt-get", "install", "-y", "-q", "--no-install-recommends", "chromium")
+    else:
+        run(python, "-m", "playwright", "install", "chromium")
 
 
 def test(arguments: list[str]) -> None:
-    """Lint, format, types, dependency direction, tests."""
-    run(PYTHON, "-m", "ruff", "check", ".")
-    run(PYTHON, "-m", "ruff", "format", "--check", ".")
-    run(PYTHON, "-m", "mypy")
-    run(ENVIRONMENT / PYTHON.parent.name / "lint-imports", "--no-cache")
-    run(PYTHON, "-m", "pytest", "-n", "auto", "--dist", "worksteal", *arguments)
+    """Lint, format, types, dependency direction, tests; of the oldest versions the tests only."""
+    lanes = {"--fast", "--oldest"} & set(arguments)
+    pytest = ["-m", "pytest", "-n", "auto", "--dist", "worksteal", *(["-m", "not slow"] if lanes else [])]
+    pytest += [argument for argument in arguments if argument not in lanes]
+    if "--oldest" in lanes:
+        run(make_environment(OLDEST, "test", "constraints.txt", "constraints-oldest.txt"), *pytest)
+        return
+    python = make_environment(ENVIRONMENT, "dev", "constraints.txt")
+    run(python, "-m", "ruff", "check", ".")
+    run(python, "-m", "ruff", "format", "--check", ".")
+    run(python, "-m", "mypy")
+    run(ENVIRONMENT / BINARIES / "lint-imports", "--no-cache")
+    if not lanes:
+        find_browser(python)
+    run(python, *pytest)
 
 
 def main() -> None:
@@ -80,14 +115,15 @@ def main() -> None:
     if len(sys.argv) < 2 or sys.argv[1] not in jobs:
         sys.exit(__doc__)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    if sys.argv[1] == "peers":
-        make_peers(sys.argv[2:])
-        return
-    make_environment()
-    if sys.argv[1] == "demo":
-        run(PYTHON, "-m", "controlshap.cli.demo", *sys.argv[2:])
-    elif sys.argv[1] == "test":
-        test(sys.argv[2:])
+    job, arguments = sys.argv[1], sys.argv[2:]
+    if job == "peers":
+        make_peers(arguments)
+    elif job == "test":
+        test(arguments)
+    else:
+        python = make_environment(ENVIRONMENT, "dev", "constraints.txt")
+        if job == "demo":
+            run(python, "-m", "controlshap.cli.demo", *arguments)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,16 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("global_seed", list(seeds))
 
 
+#: What makes a test slow: replications of a random experiment, a browser, the site, a benchmark that is run.
+SLOW_FIXTURES = {"global_seed", "browser", "site", "small_run"}
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if SLOW_FIXTURES & set(item.fixturenames):
+            item.add_marker(pytest.mark.slow)
+
+
 @dataclass(frozen=True)
 class Data:
     """A small correlated data set with a one-hot block, and a smooth model of all its columns."""

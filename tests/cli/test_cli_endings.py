@@ -13,6 +13,8 @@ import pytest
 
 import controlshap as cs
 
+pytestmark = pytest.mark.slow
+
 ROWS = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 3)), columns=["a", "b", "c"])
 MODULE = """
 import sys, time

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 import skops.io
 from cli_cases import EXPLAIN, FUNCTION, NAMES, X, files, here, process, run
 
@@ -17,6 +18,7 @@ import controlshap as cs
 FIXTURES = (files, here)  # pytest finds them by their names
 
 
+@pytest.mark.slow
 def test_a_run_writes_a_result_and_a_report_and_says_so_on_stdout_only(files, tmp_path):
     done = process(*EXPLAIN, "--out", tmp_path / "out", "--budget", 300, "--json", cwd=files)
     assert done.returncode == 0, done.stderr
@@ -141,6 +143,7 @@ def test_an_onnx_model_with_columns_of_text(tmp_path, monkeypatch):
     np.testing.assert_allclose(found.values[:, 2], [-1.5, -0.5, 0.5, 1.5], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same_bits(here, tmp_path):
     command = ("explain", "cli_model:predict", *FUNCTION, "--budget", 100, "--part-rows", 4)
     assert run(*command, "--out", tmp_path / "one").exit_code == 0
@@ -149,6 +152,7 @@ def test_several_processes_give_the_same_bits(here, tmp_path):
     np.testing.assert_array_equal(cs.load(tmp_path / "one").values, cs.load(tmp_path / "two").values)
 
 
+@pytest.mark.slow
 def test_a_cluster_whose_workers_do_not_see_the_module(here, tmp_path, monkeypatch):
     from distributed import LocalCluster
 
@@ -162,6 +166,7 @@ def test_a_cluster_whose_workers_do_not_see_the_module(here, tmp_path, monkeypat
     np.testing.assert_array_equal(cs.load(tmp_path / "far").values, cs.load(tmp_path / "near").values)
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_bar_with_the_time_left(files, tmp_path):
     import fcntl
     import pty

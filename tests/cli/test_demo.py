@@ -11,6 +11,7 @@ from controlshap.cli import demo
 
 pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,7 @@ def explainer(model=stepped, background=BACKGROUND, **settings):
     return cs.Explainer(model, background, estimator="permutation", **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", ["independent", "correlated"])
 def test_a_shared_surrogate_is_used_counted_and_helps(features):
     one = explainer(features=features)
@@ -40,6 +41,7 @@ def test_a_shared_surrogate_is_used_counted_and_helps(features):
     assert after.gain[0] > 1.2
 
 
+@pytest.mark.slow
 def test_a_shared_surrogate_is_unbiased_and_honest():
     one = explainer().fit_surrogate(BACKGROUND, budget=3000, rng=0)
     found = one(np.tile(X, (200, 1)), budget=700, rng=1)
@@ -176,6 +178,7 @@ def test_a_constant_model_with_a_shared_surrogate():
     assert found.standard_errors.max() < 1e-12
 
 
+@pytest.mark.slow
 def test_errors_hold_after_an_early_stop_with_a_shared_surrogate():
     """KernelSHAP is chosen there; 60 runs of one row, stopped by a tolerance."""
     rng = np.random.default_rng(5)

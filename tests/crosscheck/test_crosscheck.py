@@ -17,6 +17,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 import controlshap as cs
 
+pytestmark = pytest.mark.slow
 RNG = np.random.default_rng(3)
 BACKGROUND = RNG.normal(size=(30, 6)) @ (np.eye(6) + 0.3 * RNG.normal(size=(6, 6)))
 X = RNG.normal(size=(3, 6))

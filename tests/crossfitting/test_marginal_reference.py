@@ -57,6 +57,7 @@ def replications(functions, each, n, monkeypatch):
     return np.array(errors), np.array(told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("functions", [FUNCTIONS, LESS_ALIKE], ids=["alike", "less alike"])
 @pytest.mark.parametrize("each", [40, 180], ids=["a few of the others", "all of the others"])
 def test_means_are_unbiased_and_their_error_is_told(functions, each, small, monkeypatch):

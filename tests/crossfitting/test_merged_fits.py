@@ -93,6 +93,7 @@ def test_independent_units_are_dealt_evenly_however_they_are_thinned():
         assert counts.min() > 0.7 * counts.mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("control", ["none", "taylor", cs.LogisticRidge(n_folds=2, max_rows=300)], ids=str)
 @pytest.mark.parametrize("estimator", ["permutation", "kernel"])
 @pytest.mark.parametrize("features", ["independent", "correlated"])

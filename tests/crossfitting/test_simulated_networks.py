@@ -187,6 +187,7 @@ def test_models_that_leave_nothing_to_sampling():
         assert_allclose(gap, 0.0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_many_walks_of_the_model_get_more_permutations(sampled, monkeypatch):
     imputer, x, _ = bound(GROUPINGS["alone"])
     networks, none, many = [network()], np.zeros(1), known_gaussian.MANY_WALKS
@@ -208,6 +209,7 @@ def test_many_walks_of_the_model_get_more_permutations(sampled, monkeypatch):
     assert 8 / 1.4 < variances[0] / variances[1] < 8 * 1.4
 
 
+@pytest.mark.slow
 def test_errors_fall_with_the_budget_where_the_model_is_its_fit(monkeypatch):
     """And so a tolerance is met. Seventeen players are not enumerated."""
     rng = np.random.default_rng(0)

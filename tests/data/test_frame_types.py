@@ -228,7 +228,7 @@ def test_missing_values_and_truth_may_be_written_in_other_ways_in_rows_to_explai
         ),
         (
             with_column(range(10)),
-            pd.DataFrame({"number": [10**400], "other": [1]}),
+            pd.DataFrame({"number": pd.Series([10**400], dtype=object), "other": [1]}),
             r"`X`: the column 'number' must.*fin",
         ),
         (with_column(range(10)), pd.DataFrame({"number": [0.0], "other": [2**53 + 1]}), r"'other' holds whole.*beyond"),

@@ -23,6 +23,8 @@ import pytest
 import controlshap as cs
 from controlshap.datasets import DatasetResult, Progress, RunStoppedError, dask_cluster
 
+pytestmark = pytest.mark.slow
+
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not find this file
 
 N_COLUMNS = 4

@@ -19,6 +19,8 @@ import controlshap as cs
 from controlshap._parallel import ordered_map
 from controlshap.datasets.manifest import lock_folder
 
+pytestmark = pytest.mark.slow
+
 BACKGROUND = np.random.default_rng(0).normal(size=(6, 3))
 ROWS = np.random.default_rng(1).normal(size=(6, 3))
 CALL = {"budget": 60, "rng": 0}

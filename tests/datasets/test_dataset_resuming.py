@@ -27,6 +27,8 @@ import controlshap as cs
 from controlshap.datasets import RunStoppedError, load_dataset
 from controlshap.datasets.part_file import part_path
 
+pytestmark = pytest.mark.slow
+
 
 def test_an_interrupt_loses_the_part_under_way(tmp_path: Path) -> None:
     rows, out = marked(make_rows(), 12), tmp_path / "out"

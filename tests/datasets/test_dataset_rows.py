@@ -89,6 +89,7 @@ def test_rows_in_memory_are_the_same_however_they_are_cut(kind):
     assert open_source(data, 3).describe() != open_source(data[::-1], 3).describe()
 
 
+@pytest.mark.slow
 def test_a_run_over_many_cheap_rows_in_memory_goes_on(tmp_path):
     rows = np.random.default_rng(2).normal(size=(3300, 2))
     explainer = cs.Explainer(lambda x: x[:, 0] * x[:, 1], rows[:2], estimator="permutation", control="none")

@@ -29,6 +29,7 @@ def test_a_run_equals_one_call_to_the_bit(tmp_path: Path, suffix: str) -> None:
     assert not list((tmp_path / "out" / "parts").glob(".*"))
 
 
+@pytest.mark.slow
 def test_two_processes_groups_outputs_and_arrays(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     background, rows = rng.normal(size=(9, N_COLUMNS)), rng.normal(size=(11, N_COLUMNS))

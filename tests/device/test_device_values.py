@@ -19,6 +19,7 @@ from controlshap.values.gaussian import GaussianConditional
 from controlshap.values.marginal import Marginal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("control", ["none", "taylor"])
 @pytest.mark.parametrize("groups", [None, GROUPS])
 @pytest.mark.parametrize("budget", [170, 3000])
@@ -59,6 +60,7 @@ def _check_runs(result, truth, *, calibrated=True):
         assert (abs(covered - 0.95) < tolerance) == right
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [None, GROUPS])
 @pytest.mark.parametrize("control", ["none", "taylor"])
 @pytest.mark.parametrize("budget", [150, 2000])

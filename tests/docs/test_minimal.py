@@ -93,6 +93,7 @@ def test_importing_the_library_loads_no_optional_package(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packages", EXTRAS.values(), ids=EXTRAS.keys())
 def test_the_base_works_without_any_one_extra(tmp_path, packages):
     run(tmp_path, packages, BASE)

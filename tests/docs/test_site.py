@@ -15,17 +15,18 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from sphinx.util.inventory import InventoryFile
 from test_docs import ROOT, fenced_blocks, relative, traces
 
 import controlshap
+
+pytestmark = pytest.mark.slow
 
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 NOTEBOOKS = sorted(DOCS.rglob("*.ipynb"))
 PROMISED = (
     "start", "settings", "correlated", "slow_models", "categories", "errors", "coming_from_shap", "mathematics",
-    "design", "api", "reproduction", "benchmarks", "scale", "command_line",
+    "design", "api", "reproduction", "benchmarks", "scale", "command_line", "vocabulary",
 )  # fmt: skip
 CHECKED = [page for page in PAGES if "```text output" in page.read_text(encoding="utf-8")]
 
@@ -257,6 +258,8 @@ def test_the_api_page_has_every_public_name_once():
 
 
 def test_public_names_can_be_linked_to(site):
+    from sphinx.util.inventory import InventoryFile
+
     with (site.folder / "objects.inv").open("rb") as file:
         inventory = InventoryFile.load(file, "", os.path.join)
     listed = {name for kind, names in inventory.items() if kind.startswith("py:") for name in names}

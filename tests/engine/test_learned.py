@@ -185,6 +185,7 @@ def test_several_outputs_and_workers(name, estimator):
         assert_array_equal(one.n_evaluations, plain.n_evaluations)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", ["permutation", "kernel"])
 @pytest.mark.parametrize("name", QUICK)
 @pytest.mark.parametrize("binary", ["linear", "threshold"])

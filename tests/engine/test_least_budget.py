@@ -42,6 +42,7 @@ def test_the_budget_that_the_error_asks_for_is_the_least_that_works(estimator, f
         explainer(background[:1], budget=needed - 1, rng=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", ["independent", "correlated"])
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
 def test_an_automatic_control_never_makes_a_budget_too_small(estimator, features):

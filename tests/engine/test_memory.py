@@ -29,6 +29,7 @@ def traced_peak(action):
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", ["permutation", "kernel"])
 @pytest.mark.parametrize("features", FEATURES)
 def test_a_large_budget_stays_under_the_default_limit(features, estimator):
@@ -106,6 +107,7 @@ def test_the_limit_does_not_change_the_answer(features, estimator):
     assert_equal_to_rounding(*results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", FEATURES)
 def test_one_unit_larger_than_the_limit_is_split(features):
     # 1000 draws of 12 columns for a coalition and its complement do not fit into 1 MB.

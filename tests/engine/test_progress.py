@@ -56,6 +56,7 @@ cs.explain(slow, rng.normal(size=(20, 12)), rng.normal(size=(20, 12)), budget=20
 """
 
 
+@pytest.mark.slow
 def test_a_bar_comes_up_on_a_terminal_and_nothing_when_piped():
     piped = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
     assert (piped.stdout, piped.stderr) == ("", "")

@@ -574,6 +574,7 @@ def test_kept_evaluations_do_not_make_the_model_look_fast():
     assert e._cache["seconds"] > 0.9e-4
 
 
+@pytest.mark.slow
 def test_evaluations_beyond_the_limit_are_not_held_until_the_end(monkeypatch):
     monkeypatch.setattr(collecting, "KEPT", 1000)
     e = make(estimator="permutation", control="none")

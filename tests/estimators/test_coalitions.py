@@ -89,6 +89,7 @@ def test_auto_takes_the_whole_background_where_the_budget_pays_for_it():
     assert explainer(X, tolerance=0.02, budget=2000, rng=0).method[0].startswith("Permutation")
 
 
+@pytest.mark.slow
 def test_values_are_unbiased_and_errors_honest():
     n = 200
     found = cs.Explainer(bent, BACKGROUND)(np.tile(X, (n, 1)), budget=2000, rng=7)

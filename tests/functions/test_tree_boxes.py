@@ -198,6 +198,7 @@ def edge_rows(boxes, missing, n_rows=200):
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", CASES.values(), ids=CASES)
 def test_boxes_are_the_model(make):
     case = make()

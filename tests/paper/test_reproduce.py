@@ -34,6 +34,8 @@ from controlshap_paper.statistics import (
     variance_reduction,
 )
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(os.environ.get("CONTROLSHAP_DATA", ROOT.parent / "shared" / "data"))
 needs_data = pytest.mark.skipif(

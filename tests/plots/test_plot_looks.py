@@ -22,6 +22,8 @@ from controlshap.results.wording import (
     shorten_names,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _no_figures_left():

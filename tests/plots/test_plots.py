@@ -264,6 +264,7 @@ def test_variance_reduction_with_infinite_gains_and_exact_rows():
     assert "Exact: nothing was sampled" in nothing.get_title(loc="left")
 
 
+@pytest.mark.slow
 def test_real_explanations_with_groups_outputs_and_history():
     data = make_data()
     X = data.x + np.random.default_rng(1).normal(size=(3, 7)) * np.array([1, 1, 1, 1, 0, 0, 0])

@@ -134,6 +134,7 @@ def test_every_plot_of_shap_is_drawn_or_has_a_reason():
     assert not set(DRAWN) & set(NOT_OF_A_TABLE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plot", "case"),
     [(plot, case) for plot in DRAWN for case in ("one output", "three outputs", "groups", "categories")]

@@ -14,6 +14,7 @@ from scipy.stats import binomtest, norm
 import controlshap as cs
 from controlshap.testing import gaussian_quadratic_game, marginal_game, shapley_by_definition
 
+pytestmark = pytest.mark.slow
 CELLS = [
     (features, estimator, control, variance, budget)
     for features in ("independent", "correlated")

@@ -17,6 +17,8 @@ import controlshap as cs
 from controlshap.crossfitting import known_gaussian, known_simulated
 from controlshap.testing import conditional_map, gaussian_quadratic_game, marginal_game, shapley_by_definition
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(8)
 UNITS, SCALES, LINES = 0.5 * RNG.normal(size=(2, 2, 7)), RNG.normal(size=(2, 2)), 0.2 * RNG.normal(size=(2, 7))
 CONTROLS = {

@@ -13,6 +13,8 @@ import controlshap as cs
 from controlshap.statistics import two_stage as strata
 from controlshap.testing import gaussian_quadratic_game, marginal_game, shapley_by_definition
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def few(monkeypatch):

@@ -17,6 +17,8 @@ import controlshap as cs
 from controlshap.statistics.stopping import Rule, Snapshot, Stopping, parse_rules
 from controlshap.testing import gaussian_quadratic_game, marginal_game, shapley_by_definition
 
+pytestmark = pytest.mark.slow
+
 LEVEL = 0.95
 RARE = 1e-4
 N_RUNS = 120
