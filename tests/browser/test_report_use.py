@@ -55,8 +55,7 @@ def test_choosing_rows(visit, sampled):
     page.click("#row-list .line:nth-child(5)")
     assert page.text_content("#row-title") == "Row 4"
     page.evaluate("location.hash = '#row=11'")
-    page.evaluate("new Promise(done => setTimeout(done, 50))")
-    assert page.text_content("#row-title") == "Row 11"
+    page.wait_for_function("document.querySelector('#row-title').textContent === 'Row 11'")
     page.evaluate("location.hash = '#row=4000'")
     page.evaluate("new Promise(done => setTimeout(done, 50))")
     assert page.text_content("#row-title") == "Row 11"

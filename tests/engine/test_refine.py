@@ -563,17 +563,6 @@ def test_an_enumeration_that_ran_out_of_time_is_not_paid_for_again():
     assert model.n - before == refined.n_evaluations[0] - short.n_evaluations[0]
 
 
-def test_kept_evaluations_do_not_make_the_model_look_fast():
-    def slow(rows):
-        time.sleep(1e-4 * len(rows))
-        return one_output(rows)
-
-    short = cs.Explainer(slow, BACKGROUND, estimator="permutation")(X[:1], budget=2000, rng=5)
-    e = cs.Explainer(slow, BACKGROUND, estimator="permutation")
-    e.refine(short, budget=100)
-    assert e._cache["seconds"] > 0.9e-4
-
-
 @pytest.mark.slow
 def test_evaluations_beyond_the_limit_are_not_held_until_the_end(monkeypatch):
     monkeypatch.setattr(collecting, "KEPT", 1000)
