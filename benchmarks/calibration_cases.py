@@ -152,7 +152,7 @@ def _logistic_truth(x: np.ndarray, background: np.ndarray) -> np.ndarray:
     model = make_model("logistic")
     coef, intercept = model.keywords["coef"], model.keywords["intercept"]
     explainer = cs.Explainer(model, background, features="correlated", groups=GROUPS)
-    moments = explainer._imputer.moments
+    moments = explainer._assembly.imputer.moments
     mean, covariance = moments.mean, moments.correlation * np.outer(moments.scale, moments.scale)
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
 

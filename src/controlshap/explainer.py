@@ -340,7 +340,7 @@ class Explainer:
         from controlshap.storage.explainers import load_assembly
 
         explainer = cls.__new__(cls)
-        explainer._assembly = load_assembly(Path(path), model)
+        explainer._assembly = load_assembly(Path(path), model)  # noqa: SLF001 (an instance of this very class)
         return explainer
 
 

@@ -278,7 +278,8 @@ class Assembly:
         copied = copy.copy(self)
         if cache is not None:
             copied.cache = cache
-            copied._problem = None if self._problem is None else replace(self._problem, cache=cache)
+            problem = None if self._problem is None else replace(self._problem, cache=cache)
+            copied._problem = problem  # noqa: SLF001 (a copy of this very object)
         return copied
 
     def _recognise(self, model: Model, value_function: ValueFunction | Imputer, n_rows: int) -> KnownFunction | None:

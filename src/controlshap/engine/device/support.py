@@ -20,9 +20,13 @@ from controlshap.variances import Analytic
 
 
 def why_not(problem: Problem, stopping: Stopping, keep: bool | None = None) -> str | None:
-    """What stands against the device path for these settings, as half a sentence; None where nothing does."""
+    """A short reason against the device path for these settings; None where there is none."""
     if not is_torch_module(problem.model.source):
         return "the model is not a torch module whose inputs are the columns themselves (numbers without gaps)"
+    return _against_design(problem, stopping) or _against_call(stopping, keep) or _against_controls(problem)
+
+
+def _against_design(problem: Problem, stopping: Stopping) -> str | None:
     if problem.players.n_players < 2:
         return "one player needs no sampling"
     if not isinstance(problem.imputer, (MarginalImputer, GaussianImputer)):
@@ -38,12 +42,20 @@ def why_not(problem: Problem, stopping: Stopping, keep: bool | None = None) -> s
         return f"the estimator is {estimator!r}, not Permutation()"
     if problem.variance is not None and not isinstance(problem.variance, Analytic):
         return f"the variance is {problem.variance!r}, not Analytic()"
+    return None
+
+
+def _against_call(stopping: Stopping, keep: bool | None) -> str | None:
     if stopping.looks or stopping.time_limit is not None:
         return "rows are to stop on their own (`tolerance`, `stop` or `time_limit`)"
     if keep:
         return "`keep=True` is to keep what the model said"
     if stopping.staged:
         return "`history=True` looks at each row after stages"
+    return None
+
+
+def _against_controls(problem: Problem) -> str | None:
     controls = problem.controls
     if controls is not None and not all(isinstance(one, Taylor) and one == Taylor() for one in controls):
         return f"the control is {controls!r}, not 'auto', 'taylor' or 'none'"
