@@ -204,37 +204,29 @@ def fitted(kind: str, n_outputs: int, gaps: bool) -> Any:
     small: dict[str, Any] = {"random_state": 0, "max_depth": 3}
     few: dict[str, Any] = {"n_estimators": 8} | small
     boosted: dict[str, Any] = few | {"n_jobs": 1}
-    if kind == "linear":
-        return linear_model.LinearRegression().fit(rows, target if n_outputs == 1 else both(rows))
-    if kind == "logistic":
-        return linear_model.LogisticRegression().fit(rows, kinds)
-    if kind == "softmax":
-        return linear_model.LogisticRegression().fit(rows, np.digitize(target, (-0.2, 0.5)))
-    if kind == "pipeline":
-        steps = preprocessing.StandardScaler(), linear_model.LogisticRegression()
-        return pipeline.make_pipeline(*steps).fit(rows, kinds)
-    if kind == "perceptron":
-        network = neural_network.MLPRegressor(hidden_layer_sizes=(6,), activation="tanh", max_iter=60, random_state=0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return network.fit(rows, target if n_outputs == 1 else both(rows))
-    if kind == "tree":
-        return tree.DecisionTreeRegressor(**small).fit(rows, target if n_outputs == 1 else both(rows))
-    if kind == "forest":
-        return ensemble.RandomForestRegressor(**few).fit(rows, target)
-    if kind == "forest-classifier":
-        return ensemble.RandomForestClassifier(**few).fit(rows, kinds)
-    if kind == "boosting":
-        return ensemble.GradientBoostingRegressor(**few).fit(rows, target)
-    if kind == "boosting-margin":
-        return ensemble.GradientBoostingClassifier(**few).fit(rows, kinds).decision_function
-    if kind == "histogram":
-        return ensemble.HistGradientBoostingRegressor(max_iter=8, **small).fit(rows, target)
-    if kind == "lightgbm":
-        return lightgbm.LGBMRegressor(verbosity=-1, **boosted).fit(rows, target)
-    if kind == "xgboost":
-        return xgboost.XGBRegressor(**boosted).fit(rows, target)
-    raise KeyError(kind)
+    outputs = target if n_outputs == 1 else both(rows)
+    linear, logistic = linear_model.LinearRegression(), linear_model.LogisticRegression()
+    network = neural_network.MLPRegressor(hidden_layer_sizes=(6,), activation="tanh", max_iter=60, random_state=0)
+    untrained = {
+        "linear": (linear, outputs),
+        "logistic": (logistic, kinds),
+        "softmax": (logistic, np.digitize(target, (-0.2, 0.5))),
+        "pipeline": (pipeline.make_pipeline(preprocessing.StandardScaler(), logistic), kinds),
+        "perceptron": (network, outputs),
+        "tree": (tree.DecisionTreeRegressor(**small), outputs),
+        "forest": (ensemble.RandomForestRegressor(**few), target),
+        "forest-classifier": (ensemble.RandomForestClassifier(**few), kinds),
+        "boosting": (ensemble.GradientBoostingRegressor(**few), target),
+        "boosting-margin": (ensemble.GradientBoostingClassifier(**few), kinds),
+        "histogram": (ensemble.HistGradientBoostingRegressor(max_iter=8, **small), target),
+        "lightgbm": (lightgbm.LGBMRegressor(verbosity=-1, **boosted), target),
+        "xgboost": (xgboost.XGBRegressor(**boosted), target),
+    }
+    model, labels = untrained[kind]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a network that has not converged will do
+        model = model.fit(rows, labels)
+    return model.decision_function if kind == "boosting-margin" else model
 
 
 @functools.cache

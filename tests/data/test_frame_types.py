@@ -202,7 +202,7 @@ def test_missing_values_and_truth_may_be_written_in_other_ways_in_rows_to_explai
             r"`X`: the column 'other' holds \['XL'\], which a column of the background's type \(category.*cannot.*Use",
         ),
         (
-            with_column(repeated("S", "M")),
+            with_column(repeated("S", "M"), "string"),
             np.array([[0.0, 1.0]]),
             r"`X`: the column 'other' holds \[1.0\], which a col",
         ),

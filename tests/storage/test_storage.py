@@ -1,5 +1,6 @@
 """Results and explainers survive the disk bit by bit, without pickle, and a damaged file says so."""
 
+import functools
 import json
 
 import numpy as np
@@ -274,7 +275,8 @@ def test_a_file_that_lacks_kept_evaluations_is_damaged(tmp_path, explanation):
 @pytest.mark.parametrize("ending", ["csv", "parquet", "arrow", "feather"])
 def test_a_table_holds_what_the_frame_holds(explanation, tmp_path, ending):
     path = explanation.save(tmp_path / f"values.{ending}")
-    readers = {"csv": pd.read_csv, "parquet": pd.read_parquet, "arrow": pd.read_feather, "feather": pd.read_feather}
+    read_csv = functools.partial(pd.read_csv, float_precision="round_trip")
+    readers = {"csv": read_csv, "parquet": pd.read_parquet, "arrow": pd.read_feather, "feather": pd.read_feather}
     table, frame = readers[ending](path), explanation.to_frame()
     assert list(table.columns) == list(frame.columns)
     np.testing.assert_allclose(table["value"], frame["value"], rtol=1e-15)
