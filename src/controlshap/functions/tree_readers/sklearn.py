@@ -64,7 +64,7 @@ def read_histogram_boosting(model: Any, *, margin: bool) -> Reading | None:
         return None
     if model.is_categorical_ is not None:
         return None  # its columns are in another order
-    stages = model._predictors  # noqa: SLF001 - scikit-learn has no public way to its trees
+    stages = model._predictors
     if any(tree.nodes["is_categorical"].any() for stage in stages for tree in stage):
         return None
     n_outputs = model.n_trees_per_iteration_
@@ -85,7 +85,7 @@ def read_histogram_boosting(model: Any, *, margin: bool) -> Reading | None:
                 )
             )
     predict = model.decision_function if margin else model.predict
-    offset = np.ravel(model._baseline_prediction).astype(float)  # noqa: SLF001 - as above
+    offset = np.ravel(model._baseline_prediction).astype(float)
     return Reading(trees, predict, model.n_features_in_, float32=False, offset=offset)
 
 
