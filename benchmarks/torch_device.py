@@ -17,6 +17,7 @@ import platform
 import statistics
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +29,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 from torch_device_captum import compare
 
-from controlshap.data.players import resolve_players
-from controlshap.engine.device.explain import explain_on_device
-from controlshap.values.gaussian import GaussianConditional
-from controlshap.values.marginal import Marginal
+import controlshap as cs
 
 COLUMNS, BACKGROUND = 20, 100
 
@@ -40,14 +38,12 @@ TABLES = {
         "name": "case", "method": "method", "seconds": "explanation, s", "bare": "forward passes, s", "ratio": "ratio",
         "bare_chunk": "best chunk of the bare passes", "evaluations_per_second": "evaluations/s",
         "mean_standard_error": "mean standard error"}),
-    "chunks": ("Explanation by rows that go through the module at once", {
-        "name": "type", "chunk_rows": "rows", "seconds": "explanation, s"}),
     "peers": ("Captum at equal evaluations", {
         "name": "", "seconds_per_row": "seconds a row", "times_slower": "times ours",
         "mean_squared_error": "mean squared error", "times_error": "times ours"}),
-    "memory": ("An absurd chunk on a device with little memory", {
-        "chunk_rows_asked": "chunk asked for", "rows_in_all": "rows in all",
-        "chunk_rows_in_the_end": "chunk in the end", "largest_difference": "largest difference"}),
+    "memory": ("A device with little memory", {
+        "rows_in_all": "rows in all", "chunk_rows": "rows at once", "chunk_rows_tight": "with little memory",
+        "largest_difference": "largest difference"}),
     "devices": ("CPU against GPU", {
         "name": "", "devices": "devices", "largest_difference": "values",
         "largest_difference_of_errors": "standard errors"}),
@@ -84,11 +80,6 @@ def data(n_rows: int, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     rows: np.ndarray = rng.normal(size=(n_rows, COLUMNS)) + 0.7 * rng.normal(size=(n_rows, 1))
     return rows
-
-
-def bound(features: Any, background: np.ndarray) -> Any:
-    names = tuple(f"x{i}" for i in range(COLUMNS))
-    return features.bind(background, resolve_players(None, names), names)
 
 
 def finish(device: str) -> None:
@@ -130,66 +121,49 @@ def overheads(size: Size, device: str) -> list[dict[str, Any]]:
     """Explanation over bare forward passes, for types and value functions."""
     found = []
     background, rows = data(BACKGROUND, 1), data(size.rows, 2)
-    cases: list[tuple[str, Any, Any, str]] = [
-        ("float32, independent", torch.float32, Marginal(), "auto"),
-        ("bfloat16, independent", torch.bfloat16, Marginal(), "auto"),
-        ("float32, correlated, no control", torch.float32, GaussianConditional(), "none"),
-        ("float32, correlated, Taylor", torch.float32, GaussianConditional(), "auto"),
+    cases: list[tuple[str, Any, str, str, dict[str, Any]]] = [
+        ("float32, independent", torch.float32, "independent", "auto", {}),
+        ("bfloat16, independent", torch.bfloat16, "independent", "auto", {}),
+        ("float32, correlated, no control", torch.float32, "correlated", "none", {}),
+        ("float32, correlated, Taylor", torch.float32, "correlated", "auto", {}),
+        ("float32, independent, three largest", torch.float32, "independent", "auto", {"stop": "top 3"}),
     ]
-    for name, dtype, features, control in cases:
-        module, imputer, cache = network(size.hidden, device, dtype), bound(features, background), {}
+    for name, dtype, features, control, goals in cases:
+        module = network(size.hidden, device, dtype)
+        explainer = cs.Explainer(module, background, features, control=control)
 
-        def explain(module: Any = module, imputer: Any = imputer, cache: Any = cache, control: str = control) -> Any:
-            return explain_on_device(module, rows, imputer, budget=size.budget, entropy=0, control=control, cache=cache)
+        def explain(explainer: Any = explainer, goals: dict[str, Any] = goals) -> Any:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", cs.NotConvergedWarning)
+                return explainer(rows, budget=size.budget, rng=0, device=device, **goals)
 
         seconds, result = timed(explain, size.repeats, device)
-        n_evaluations = result.n_evaluations * size.rows
+        n_evaluations = int(result.n_evaluations.sum())
         bare, chunk = bare_seconds(module, n_evaluations, size, device)
-        errors = np.sqrt(result.variances[:, :-1]).mean()
         found.append(
-            {"name": name, "method": result.method, "n_evaluations": n_evaluations, "seconds": seconds, "bare": bare,
-             "bare_chunk": chunk, "ratio": seconds / bare, "evaluations_per_second": n_evaluations / seconds,
-             "mean_standard_error": float(errors), "chunk_rows": result.chunk_rows}
+            {"name": name, "method": str(result.method[0]), "n_evaluations": n_evaluations, "seconds": seconds,
+             "bare": bare, "bare_chunk": chunk, "ratio": seconds / bare,
+             "evaluations_per_second": n_evaluations / seconds,
+             "mean_standard_error": float(result.standard_errors.mean()),
+             "chunk_rows": result.settings["device_chunk"]}
         )  # fmt: skip
-    return found
-
-
-def chunks(size: Size, device: str) -> list[dict[str, Any]]:
-    """What the default chunk is worth."""
-    background, rows = data(BACKGROUND, 1), data(size.rows, 2)
-    imputer, found = bound(Marginal(), background), []
-    for dtype in (torch.float32, torch.bfloat16):
-        module = network(size.hidden, device, dtype)
-        for chunk in size.chunks:
-            seconds, result = timed(
-                lambda module=module, chunk=chunk: explain_on_device(
-                    module, rows, imputer, budget=size.budget, entropy=0, chunk_rows=chunk
-                ),
-                size.repeats,
-                device,
-            )
-            found.append({"name": result.dtype, "chunk_rows": chunk, "seconds": seconds})
     return found
 
 
 def peers(size: Size, device: str) -> list[dict[str, Any]]:
     """Captum and ours at equal evaluations, against a long run of ours."""
     module, background, rows = network(size.hidden, device), data(BACKGROUND, 1), data(size.rows, 2)
-    imputer, some = bound(Marginal(), background), rows[: size.compared]
-    long_run = explain_on_device(module, some, imputer, budget=size.long_budget, entropy=99)
-    truth = long_run.values[:, :-1, 0]
-    seconds, result = timed(
-        lambda: explain_on_device(module, rows, imputer, budget=size.budget, entropy=0), size.repeats, device
-    )
-    alone, single = timed(
-        lambda: explain_on_device(module, some, imputer, budget=size.budget, entropy=0), size.repeats, device
-    )
-    error = float(((result.values[: size.compared, :-1, 0] - truth) ** 2).mean())
+    explainer, some = cs.Explainer(module, background), rows[: size.compared]
+    long_run = explainer(some, budget=size.long_budget, rng=99, device=device)
+    seconds, result = timed(lambda: explainer(rows, budget=size.budget, rng=0, device=device), size.repeats, device)
+    alone, single = timed(lambda: explainer(some, budget=size.budget, rng=0, device=device), size.repeats, device)
+    truth = long_run.values
+    error = float(((result.values[: size.compared] - truth) ** 2).mean())
     found = [
         {"name": f"controlshap, {size.rows} rows at once", "seconds_per_row": seconds / size.rows,
          "mean_squared_error": error},
         {"name": f"controlshap, {size.compared} rows at once", "seconds_per_row": alone / size.compared,
-         "mean_squared_error": float(((single.values[:, :-1, 0] - truth) ** 2).mean())},
+         "mean_squared_error": float(((single.values - truth) ** 2).mean())},
     ]  # fmt: skip
     try:
         import captum
@@ -202,29 +176,29 @@ def peers(size: Size, device: str) -> list[dict[str, Any]]:
     for one in found:
         one["times_slower"] = one["seconds_per_row"] / found[0]["seconds_per_row"]
         one["times_error"] = one["mean_squared_error"] / found[0]["mean_squared_error"]
-    noise = float((long_run.variances[:, :-1]).mean())
+    noise = float((long_run.standard_errors**2).mean())
     print(f"mean squared error of the long run itself: about {noise:.2g}")
     return found
 
 
 def memory(size: Size, device: str) -> dict[str, Any]:
-    """An absurd chunk on a device with little memory: halved until it fits, with the same results."""
+    """A device that has little memory left: fewer rows go through at once, with the same results."""
     module, background, rows = network(size.hidden, device), data(BACKGROUND, 1), data(min(size.rows, 100), 2)
-    imputer = bound(Marginal(), background)
-    plain = explain_on_device(module, rows, imputer, budget=size.budget, entropy=0)
+    explainer = cs.Explainer(module, background)
+    plain = explainer(rows, budget=size.budget, rng=0, device=device)
     if device == "cuda":
         torch.cuda.empty_cache()
         whole = torch.cuda.get_device_properties(0).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(1.0, 1.5 * 2**30 / whole))
+        torch.cuda.set_per_process_memory_fraction(min(1.0, 0.3 * 2**30 / whole))
     try:
-        tight = explain_on_device(module, rows, imputer, budget=size.budget, entropy=0, chunk_rows=10**9)
+        tight = explainer(rows, budget=size.budget, rng=0, device=device)
     finally:
         if device == "cuda":
             torch.cuda.set_per_process_memory_fraction(1.0)
     return {
-        "chunk_rows_asked": 10**9,
-        "rows_in_all": plain.n_evaluations * len(rows),
-        "chunk_rows_in_the_end": tight.chunk_rows,
+        "rows_in_all": int(plain.n_evaluations.sum()),
+        "chunk_rows": plain.settings["device_chunk"],
+        "chunk_rows_tight": tight.settings["device_chunk"],
         "largest_difference": float(abs(plain.values - tight.values).max()),
     }
 
@@ -234,16 +208,17 @@ def devices() -> list[dict[str, Any]]:
     background, rows = data(BACKGROUND, 1), data(5, 2)
     found = []
     for dtype in (torch.float64, torch.float32):
-        for features in (Marginal(), GaussianConditional()):
-            imputer = bound(features, background)
+        for features in ("independent", "correlated"):
             both = [
-                explain_on_device(network(64, device, dtype), rows, imputer, budget=2000, entropy=0)
+                cs.Explainer(network(64, device, dtype), background, features)(rows, budget=2000, rng=0, device=device)
                 for device in ("cpu", "cuda" if torch.cuda.is_available() else "cpu")
             ]
+            errors = [one.standard_errors for one in both]
             found.append(
-                {"name": f"{both[0].dtype}, {type(features).__name__}", "devices": [one.device for one in both],
+                {"name": f"{both[0].settings['device_dtype']}, {features}",
+                 "devices": [one.settings["device"] for one in both],
                  "largest_difference": float(abs(both[0].values - both[1].values).max()),
-                 "largest_difference_of_errors": float(abs(both[0].variances**0.5 - both[1].variances**0.5).max())}
+                 "largest_difference_of_errors": float(abs(errors[0] - errors[1]).max())}
             )  # fmt: skip
     return found
 
@@ -285,7 +260,6 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     }
     for name, work in (
         ("overheads", lambda: overheads(size, device)),
-        ("chunks", lambda: chunks(size, device)),
         ("memory", lambda: memory(size, device)),
         ("devices", devices),
         ("peers", lambda: peers(size, device)),

@@ -14,6 +14,14 @@ settings.register_profile("explore", deadline=None, max_examples=400)
 settings.load_profile(os.environ.get("CONTROLSHAP_HYPOTHESIS", "ci"))
 
 
+@pytest.fixture(params=["numpy", "torch"])
+def as_array(request):
+    """The statistics are written once for two libraries: what turns a numpy array into one of either."""
+    if request.param == "numpy":
+        return np.asarray
+    return pytest.importorskip("torch").as_tensor
+
+
 def pytest_generate_tests(metafunc):
     """`CONTROLSHAP_SEEDS=all` or `3` or `0-9` widens what CI runs with one seed."""
     if "global_seed" in metafunc.fixturenames:

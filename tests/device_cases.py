@@ -6,6 +6,8 @@ import numpy as np
 import torch
 
 from controlshap.data.players import resolve_players
+from controlshap.engine.device.explain import explain_on_device
+from controlshap.statistics.stopping import Stopping
 from controlshap.values.gaussian import GaussianConditional
 from controlshap.values.marginal import Marginal
 
@@ -30,6 +32,11 @@ def data(n_rows=20, n_columns=5, seed=0):
 def bound(features, background, groups=None):
     names = tuple(f"x{i}" for i in range(background.shape[1]))
     return features.bind(background, resolve_players(groups, names), names)
+
+
+def explained(module, rows, imputer, *, budget, **settings):
+    """`explain_on_device` with a budget alone."""
+    return explain_on_device(module, rows, imputer, stopping=Stopping(budget), **settings)
 
 
 def predictions(module):

@@ -1,12 +1,207 @@
-"""Small array operations that several rooms share."""
+"""Array operations that numpy and torch spell differently, and small ones that several rooms share.
+
+The statistics are written once for both. `namespace(array)` is the module whose functions work on an array; most of
+them have the same name in both, and the others are here. What all explained rows have in common (labels, counts,
+weights, folds) is a numpy array on the host in either case, and `to_like` brings it to the data.
+"""
 
 from __future__ import annotations
 
+import functools
+import operator
+import sys
+from typing import Any, TypeAlias
+
 import numpy as np
 
-from controlshap._types import IntArray
+from controlshap._types import BoolArray, FloatArray, IntArray
+
+Array: TypeAlias = Any
+"""A numpy array or a torch tensor of doubles; shapes may have leading axes, for explained rows."""
+
+#: The smallest normal double, which stands in for a scale of 0.
+TINY = float(np.finfo(float).tiny)
 
 
 def ranks(permutations: IntArray) -> IntArray:
     """Position of each player in each permutation, shape of `permutations`."""
     return np.argsort(permutations, axis=-1)
+
+
+def is_tensor(array: Array) -> bool:
+    """Whether an array is a torch tensor; torch is not imported to find out."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def namespace(array: Array) -> Any:
+    """`torch` for a tensor, else `numpy`."""
+    return sys.modules["torch"] if is_tensor(array) else np
+
+
+def to_like(host: Any, array: Array) -> Array:
+    """A numpy array where `array` is: itself, or a tensor on the same device."""
+    return sys.modules["torch"].as_tensor(host, device=array.device) if is_tensor(array) else host
+
+
+def zeros(shape: tuple[int, ...], array: Array) -> Array:
+    """Zeros of the kind, and on the device, of `array`."""
+    return array.new_zeros(shape) if is_tensor(array) else np.zeros(shape)
+
+
+def to_double(array: Array) -> Array:
+    """Counts or truth values as doubles; numpy's arithmetic makes doubles of them by itself."""
+    return array.double() if is_tensor(array) else array
+
+
+def concat(arrays: list[Array], axis: int) -> Array:
+    """Arrays joined along an axis; not a copy where only one of them has anything along it."""
+    filled = [array for array in arrays if array.shape[axis]] or arrays[:1]
+    return filled[0] if len(filled) == 1 else namespace(filled[0]).concatenate(filled, axis=axis)
+
+
+def take(array: Array, index: IntArray, axis: int) -> Array:
+    """Slices of an axis, by numbers that all explained rows share."""
+    if is_tensor(array):
+        return array.index_select(axis, to_like(index, array))
+    return np.take(array, index, axis=axis)
+
+
+def take_rows(array: Array, index: Array) -> Array:
+    """Rows `(..., k, n)` of `array` (..., m, n), by an `index` (..., k) that differs between explained rows."""
+    if is_tensor(array):
+        n_rows, *rest = array.shape[-2:]
+        first = n_rows * namespace(array).arange(index[..., 0].numel(), device=index.device)
+        flat = (index + first.reshape(*index.shape[:-1], 1)).reshape(-1)
+        return array.reshape(-1, *rest).index_select(0, flat).reshape(*index.shape, *rest)
+    return np.take_along_axis(array, index[..., None], axis=-2) if index.ndim > 1 else array[index]
+
+
+def at_least(array: Array, bound: float) -> Array:
+    """The larger of each entry and a bound."""
+    return array.clamp(min=bound) if is_tensor(array) else np.maximum(array, bound)
+
+
+def weighted_sum(weights: FloatArray, array: Array, axis: int) -> Array:
+    """Sum over an axis with weights `(n,)`; for weights `(batch, n)` the batch is the first axis of the result."""
+    axes = ([weights.ndim - 1], [axis % array.ndim])
+    return namespace(array).tensordot(to_like(weights, array), array, axes)
+
+
+def sum_products(first: Array, second: Array, axis: int) -> Array:
+    """Sum of products along an axis; other axes broadcast. Nothing of the size of the products is kept by numpy."""
+    if not is_tensor(first):
+        rest = "abcdef"[: -1 - axis]
+        return np.einsum(f"...k{rest},...k{rest}->...{rest}", first, second)
+    if axis == -1 and first.shape[-1]:  # functions, of which there are few
+        products = (first[..., k] * second[..., k] for k in range(first.shape[-1]))
+        return functools.reduce(operator.add, products)
+    return (first * second).sum(dim=axis)
+
+
+def gram(factors: Array) -> Array:
+    """Products of functions summed over factors, `(..., c, o, f, f)` for `factors` (..., n, c, o, f)."""
+    if not is_tensor(factors):
+        return np.einsum("...kcof,...kcog->...cofg", factors, factors)
+    n, functions = factors.shape[-1], factors.unbind(-1)
+    products = {(f, g): sum_products(functions[f], functions[g], axis=-3) for f in range(n) for g in range(f, n)}
+    both = [products[min(f, g), max(f, g)] for f in range(n) for g in range(n)]
+    return namespace(factors).stack(both, dim=-1).unflatten(-1, (n, n))
+
+
+def quadratic_form(vectors: Array, matrices: Array, *, optimize: bool = False) -> Array:
+    """`v' M v` for `vectors` (..., g) and symmetric `matrices` (..., g, g); numpy may go by pairs (`optimize`)."""
+    if not is_tensor(vectors):
+        return np.einsum("...g,...gh,...h->...", vectors, matrices, vectors, optimize=optimize)
+    return sum_products(sum_products(matrices, vectors[..., None, :], axis=-1), vectors, axis=-1)
+
+
+def subtract_where(mask: BoolArray, array: Array, center: Array) -> Array:
+    """`array - center` where a mask holds that all explained rows share, else 0; a tensor `center` is overwritten."""
+    if is_tensor(array):
+        return center.sub_(array).mul_(to_like(-mask.astype(float), array))  # no new memory, and no choice
+    return np.where(mask, array - center, 0.0)
+
+
+def variance(array: Array, axis: int, ddof: int) -> Array:
+    """Variance along an axis with divisor n - ddof."""
+    return array.var(dim=axis, correction=ddof) if is_tensor(array) else array.var(axis=axis, ddof=ddof)
+
+
+def mean_where(array: Array, masks: Array) -> Array:
+    """Means `(..., k, n)` of the rows of `array` (..., k or 1, m, n) where masks `(..., k, m)` hold; 0 for no rows."""
+    if masks.ndim == 2 and not is_tensor(array):
+        array = np.broadcast_to(array, (len(masks), *array.shape[1:]))
+        return np.stack([rows[mask].mean(axis=0) for rows, mask in zip(array, masks, strict=True)])
+    chosen = namespace(array).where(masks[..., None], array, 0.0).sum(axis=-2)
+    return chosen / at_least(masks.sum(axis=-1), 1)[..., None]
+
+
+def where_any(mask: Array) -> IntArray:
+    """Numbers along the last axis at which a mask holds for some row; all of them on a GPU, which is not read."""
+    if is_tensor(mask):
+        if mask.device.type != "cpu":
+            return np.arange(mask.shape[-1])
+        mask = mask.numpy()
+    return np.flatnonzero(mask.any(axis=tuple(range(mask.ndim - 1))))
+
+
+def count_distinct(index: Array, n: int) -> Array:
+    """How many of the numbers 0 to n - 1 occur along the last axis."""
+    if is_tensor(index):
+        return to_double(index.new_zeros((*index.shape[:-1], n)).scatter_(-1, index, 1).sum(dim=-1))
+    seen = np.zeros((*index.shape[:-1], n))
+    np.put_along_axis(seen, index, 1.0, axis=-1)
+    return seen.sum(axis=-1)
+
+
+def pseudo_inverse(matrices: Array) -> Array:
+    """Pseudo-inverses of symmetric matrices without negative eigenvalues, singular values below 1e-8 taken as 0.
+
+    1e-8 is the square root of the rounding of doubles: eigenvalues of a covariance are known to rounding of the largest
+    one, so that standard deviations of combinations below that are noise.
+    """
+    xp = namespace(matrices)
+    if matrices.shape[-1] == 1:
+        positive = matrices > 0
+        return xp.where(positive, 1.0 / xp.where(positive, matrices, 1.0), 0.0)
+    if xp is np:
+        return np.linalg.pinv(matrices, rcond=1e-8, hermitian=True)
+    return xp.linalg.pinv(matrices, rtol=1e-8, hermitian=True)
+
+
+def sum_by(labels: IntArray, array: Array, n_labels: int, axis: int = 0) -> Array:
+    """Sum along an axis over equal labels 0 to n_labels - 1, each of which occurs."""
+    if not is_tensor(array):
+        order = np.argsort(labels, kind="stable")
+        starts = np.searchsorted(labels[order], np.arange(n_labels))
+        return np.add.reduceat(np.take(array, order, axis=axis), starts, axis=axis)
+    axis = axis % array.ndim
+    if (labels == np.arange(len(labels)) % n_labels).all():
+        # the labels in turn: whole lines of them, and the beginning of another
+        n_lines, n_more = divmod(len(labels), n_labels)
+        lines, more = array.split([n_lines * n_labels, n_more], dim=axis)
+        sums = lines.unflatten(axis, (n_lines, n_labels)).sum(dim=axis)
+        sums.narrow(axis, 0, n_more).add_(more)
+        return sums
+    # a product with 0 and 1 adds in the same order every time, which scattered additions on a GPU do not
+    member = to_like((labels == np.arange(n_labels)[:, None]).astype(float), array)
+    return namespace(array).tensordot(member, array, ([1], [axis])).movedim(0, axis)
+
+
+def batches(n: int, array: Array) -> list[slice]:
+    """Parts of an axis of n to work on in turn: one by one where tensors of many rows would leave a processor's cache.
+
+    All at once otherwise: numpy holds one explained row, and a GPU prefers few large operations.
+    """
+    in_turn = is_tensor(array) and array.device.type == "cpu"
+    return [slice(k, k + 1) for k in range(n)] if in_turn else [slice(0, n)]
+
+
+def sum_by_fold(labels: IntArray, array: Array, n_labels: int, kept: BoolArray) -> Array:
+    """Sums `(..., folds, n_labels, c, o, f)` over labels, of what each fold keeps of `array` (..., n, c, o, f)."""
+    if is_tensor(array):
+        member = to_like(kept[:, None] * (labels == np.arange(n_labels)[:, None]).astype(float), array)
+        return namespace(array).tensordot(member, array, ([2], [array.ndim - 4])).movedim((0, 1), (-5, -4))
+    masked = np.where(kept[..., None, None, None], array[..., None, :, :, :, :], 0.0)
+    return sum_by(labels, masked, n_labels, axis=-4)

@@ -43,7 +43,7 @@ def test_theorem_1_is_exact_with_the_covariance_of_whole_rows(data, plain_data, 
     expected = shapley_by_definition(v, len(data.columns))
     assert_allclose(known.values[:-1, :, 0], expected, atol=1e-9)
     assert_allclose(known.values[-1, :, 0], v(frozenset()), atol=1e-9)
-    assert len(known.roots.rows) == 0
+    assert len(known.root.factors) == 0
 
 
 @pytest.mark.parametrize("grouped", [True, False])
@@ -62,7 +62,7 @@ def test_theorem_2_is_exact_for_few_players(data, plain_data, grouped, draws):
         v = lambda s: linear(s) + polynomial.at_x - gradient @ data.x  # noqa: E731
     assert_allclose(known.values[:-1, :, 0], shapley_by_definition(v, len(data.columns)), atol=1e-8)
     assert_allclose(known.values[-1, :, 0], v(frozenset()), atol=1e-9)
-    assert len(known.roots.rows) == 0
+    assert len(known.root.factors) == 0
 
 
 def big_imputer(n_columns=14, groups=None):
@@ -91,7 +91,7 @@ def test_simulated_d_matrices_agree_with_enumeration_within_their_own_error(grou
     gradient, gap, at_x = rng.normal(size=(2, 9)), rng.normal(size=9), np.zeros(2)
     truth = exact.known_values(gradient, gap, at_x).values[:-1, :, 0]
     known = simulated.known_values(gradient, gap, at_x)
-    error = np.sqrt(known.roots.variances()[:-1, :, 0])
+    error = np.sqrt(known.root.variances()[:-1, :, 0])
     z = (known.values[:-1, :, 0] - truth) / error
     assert np.abs(z).max() < 5.5  # t with 19 degrees of freedom, level 1e-4 over at most 18 values
     assert np.sqrt((z**2).mean()) > 0.3  # the error is not vastly overstated either

@@ -240,12 +240,12 @@ def test_functions_are_simulated_together_and_their_roots_add_up_over_folds(quic
     imputer, x, _ = bound(GROUPINGS["groups"])
     functions, weights = [network(2, 0), network(2, 7)], np.array([0.3, 0.7])
     both = reference(functions, imputer, x, 5, weights=weights)
-    rows = both.roots(2).rows
+    rows = both.roots(2).factors
     expected = 0.3 * both.simulated[0][0][0].root_rows + 0.7 * both.simulated[1][0][0].root_rows
     assert_allclose(np.abs(rows[:, :, 0, 1]), np.abs(expected), atol=1e-15)
     assert (rows[..., 0] == 0).all()  # the noise of draws is integrated out: no error in it
     polynomials = reference([quadratic(1), quadratic(3)], imputer, x, 5, weights=weights)
-    rows = polynomials.roots(2).rows
+    rows = polynomials.roots(2).factors
     assert (rows[..., 1] == 0).all()
     assert (rows[:, :-1, 0, 0].std(axis=0) > 0).all()
 

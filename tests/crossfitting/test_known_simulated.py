@@ -47,7 +47,7 @@ def test_finite_draws_of_few_players_are_enumerated_without_error(memory):
     known = SimulatedControls.of(one, np.random.default_rng(0))
     for number, function in enumerate(FUNCTIONS):
         assert_allclose(known.simulated[number][0][0].mean, truth_of(function), atol=1e-7)
-    assert np.abs(known.roots(2).rows).max() < 1e-15
+    assert np.abs(known.roots(2).factors).max() < 1e-15
 
 
 def test_simulated_values_are_unbiased_and_their_roots_are_their_error(sampled, global_seed):

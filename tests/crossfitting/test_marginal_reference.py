@@ -88,7 +88,7 @@ def test_a_small_background_is_known_without_error():
     one = reference(FUNCTIONS, 0)
     assert len(one.errors) == 0
     assert_allclose(np.tensordot(SHARES, np.stack(one.means), axes=1)[:, 0, 0], true_mean(FUNCTIONS), rtol=1e-12)
-    assert len(one.roots(2).rows) == 0
+    assert len(one.roots(2).factors) == 0
 
 
 def test_a_background_that_was_nearly_all_visited_is_known_without_error(small):
@@ -113,7 +113,7 @@ def test_values_out_of_reach_are_no_control_and_have_no_error(small):
             return None
 
     one = reference([OutOfReach()] * 3, 0)
-    assert (one.roots(2).rows == 0).all()
+    assert (one.roots(2).factors == 0).all()
 
 
 # ------------------------------------------------------------------------------------------------ in an explanation

@@ -14,7 +14,7 @@ from controlshap.sampling.game import FunctionGame
 from controlshap.sampling.sampler import Sampler
 from controlshap.statistics import two_stage as strata
 from controlshap.statistics.batches import UnitIds
-from controlshap.statistics.two_stage import Strata
+from controlshap.statistics.two_stage import TwoStageDesign
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_units_are_dealt_as_they_are_one_by_one(n_units, few, monkeypatch):
         units = list(sampler.kept.replay(100))
         found["of"] = np.concatenate([folds.of(some.ids) for some in units])
         blocks = np.concatenate([some.ids.block for some in units])
-        found["plain"] = deal(Strata(blocks, sampler.n_blocks), n_folds, other)
+        found["plain"] = deal(TwoStageDesign(blocks, sampler.n_blocks), n_folds, other)
         return folds
 
     original, other = learning.deal_units, learning.stream(1, learning.Purpose.FOLDS, 0)

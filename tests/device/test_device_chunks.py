@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from device_cases import FEATURES, GROUPS, Forgetful, Odd, bound, data, network
+from device_cases import FEATURES, GROUPS, Forgetful, Odd, bound, data, explained, network
 
 import controlshap as cs
 from controlshap._errors import InvalidArgumentError, ModelOutputError
+from controlshap.engine.device import evaluation, stages
 from controlshap.engine.device.enumeration import enumerate_on_device
-from controlshap.engine.device.explain import explain_on_device, explain_problem
+from controlshap.engine.device.explain import explain_problem
+from controlshap.statistics.stopping import Stopping
 from controlshap.values.gaussian import GaussianConditional
 from controlshap.values.marginal import Marginal
 
@@ -19,28 +21,26 @@ from controlshap.values.marginal import Marginal
 def test_chunks_change_nothing_but_rounding(features):
     background, module = data(30), network()
     imputer, X = bound(features, background), background[:7]
-    whole = explain_on_device(module, X, imputer, budget=400, entropy=3, control="taylor")
+    whole = explained(module, X, imputer, budget=400, entropy=3, control="taylor")
     for chunk in (1, 100, 777):
-        split = explain_on_device(module, X, imputer, budget=400, entropy=3, control="taylor", chunk_rows=chunk)
+        split = explained(module, X, imputer, budget=400, entropy=3, control="taylor", chunk_rows=chunk)
         np.testing.assert_allclose(split.values, whole.values, rtol=1e-10, atol=1e-12)
         np.testing.assert_allclose(split.covariances, whole.covariances, rtol=1e-8, atol=1e-14)
     parts = [
-        explain_on_device(module, X[k : k + 3], imputer, budget=400, entropy=3, control="taylor", first_row=k)
+        explained(module, X[k : k + 3], imputer, budget=400, entropy=3, control="taylor", first_row=k)
         for k in (0, 3, 6)
     ]
     np.testing.assert_allclose(np.concatenate([part.values for part in parts]), whole.values, rtol=1e-10, atol=1e-12)
-    other = explain_on_device(module, X, imputer, budget=400, entropy=4, control="taylor")
+    other = explained(module, X, imputer, budget=400, entropy=4, control="taylor")
     assert abs(other.values[:, :-1] - whole.values[:, :-1]).max() > 1e-6
 
 
 def test_small_groups_of_rows(monkeypatch):
-    import controlshap.engine.device.evaluation as path
-
     background, module = data(30), network()
     imputer = bound(Marginal(), background)
-    whole = explain_on_device(module, background, imputer, budget=400, entropy=3)
-    monkeypatch.setattr(path, "CPU_BYTES", 2**18)
-    split = explain_on_device(module, background, imputer, budget=400, entropy=3)
+    whole = explained(module, background, imputer, budget=400, entropy=3)
+    monkeypatch.setattr(evaluation, "CPU_BYTES", 2**18)
+    split = explained(module, background, imputer, budget=400, entropy=3)
     np.testing.assert_allclose(split.values, whole.values, rtol=1e-10, atol=1e-12)
     assert split.chunk_rows < whole.chunk_rows
 
@@ -49,18 +49,18 @@ def test_small_groups_of_rows(monkeypatch):
 def test_running_out_of_memory_halves_the_chunk(features):
     background = data(20)
     imputer, X, settings = bound(features, background), background[:5], {"budget": 400, "entropy": 0, "control": "none"}
-    plain = explain_on_device(network(), X, imputer, **settings)
+    plain = explained(network(), X, imputer, **settings)
     once = Forgetful(network(), failures=1)
-    found = explain_on_device(once, X, imputer, **settings)
+    found = explained(once, X, imputer, **settings)
     np.testing.assert_allclose(found.values, plain.values, rtol=1e-12, atol=1e-13)
     walks = [n for n in once.seen if n > 100]
     assert walks[1] in (walks[0] // 2, walks[0] // 2 - imputer.players.n_players + 1)
     assert found.chunk_rows < plain.chunk_rows
     narrow = Forgetful(network(), most_rows=50)
-    split = explain_on_device(narrow, X, imputer, **settings)
+    split = explained(narrow, X, imputer, **settings)
     np.testing.assert_allclose(split.values, plain.values, rtol=1e-12, atol=1e-13)
     with pytest.raises(InvalidArgumentError, match=r"ran out of memory with a single pair of walks.*bfloat16"):
-        explain_on_device(Forgetful(network(), most_rows=7), X, imputer, **settings)
+        explained(Forgetful(network(), most_rows=7), X, imputer, **settings)
 
 
 def test_enumeration_under_pressure():
@@ -83,13 +83,12 @@ def test_enumeration_under_pressure():
 @pytest.mark.parametrize("budget", [150, 900])
 def test_nothing_is_read_before_the_end(features, groups, budget, monkeypatch):
     """Tensors without data cannot be read: all goes through but the checks and the copy at the end."""
-    import controlshap.engine.device.together as path
-
-    monkeypatch.setattr(path, "refuse_not_finite", lambda *arguments: None)
+    for module in (evaluation, stages):
+        monkeypatch.setattr(module, "refuse_not_finite", lambda *arguments: None)
     module = network(n_outputs=2, dtype=torch.float32).to("meta")
     imputer = bound(features, data(30), groups)
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor") as info:
-        explain_on_device(module, data(30)[:4], imputer, budget=budget, entropy=0, control="none")
+        explained(module, data(30)[:4], imputer, budget=budget, entropy=0, control="none")
     assert "one.cpu().numpy()" in str(info.traceback[-1].statement)
 
 
@@ -116,8 +115,10 @@ def test_evaluations_are_those_that_are_told(features):
 def test_a_row_is_explained_alike_alone_and_among_others(features):
     explainer = cs.Explainer(network(n_outputs=2), data(12), features=features, estimator="permutation")
     problem, X = explainer._assembly.problem(), data(5)
-    together = explain_problem(problem, X, budget=217, entropy=5, device="cpu")
+    together = explain_problem(problem, X, stopping=Stopping(217), entropy=5, device="cpu")
     for number in range(5):
-        alone = explain_problem(problem, X[number : number + 1], budget=217, entropy=5, device="cpu", first_row=number)
+        alone = explain_problem(
+            problem, X[number : number + 1], stopping=Stopping(217), entropy=5, device="cpu", first_row=number
+        )
         np.testing.assert_allclose(alone.values[0], together.values[number], rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(alone.variances[0], together.variances[number], rtol=1e-9, atol=1e-16)

@@ -11,7 +11,7 @@ from controlshap.data.players import resolve_players
 from controlshap.estimators.base import UnitDraws
 from controlshap.models.adapters import as_model
 from controlshap.sampling.game import Game
-from controlshap.statistics.two_stage import Strata
+from controlshap.statistics.two_stage import TwoStageDesign
 from controlshap.testing import marginal_game, pathwise_game, shapley_by_definition
 from controlshap.testing.exhaustive import every_coalition, every_permutation
 
@@ -99,7 +99,7 @@ def test_the_slope_in_the_base_value_is_the_numerical_one(case):
     draws = draws_for(data, 14, data.background[0])
     for paired in (True, False):
         estimator = cs.Kernel(paired=paired)
-        weights = Strata.independent(14).weights
+        weights = TwoStageDesign.independent(14).weights
         before = estimator.terms(game, coalitions, draws)
         shifted = UnitDraws(draws.rows, draws.values, None, draws.base + 1.0)
         after = estimator.terms(game, coalitions, shifted)

@@ -32,7 +32,7 @@ from controlshap.functions.base import Sum
 from controlshap.functions.logistic import WIDEST
 from controlshap.functions.network import PRECISION, Network
 from controlshap.functions.polynomial import Quadratic
-from controlshap.statistics.two_stage import Strata, visit_sequence
+from controlshap.statistics.two_stage import TwoStageDesign, visit_sequence
 from controlshap.testing import marginal_game, shapley_by_definition
 
 pytestmark = pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # lightgbm invents names
@@ -384,7 +384,7 @@ def test_settings_that_limit_rows_are_kept_to():
 
 
 def cycles(n_blocks, n_units, seed=0):
-    return Strata(visit_sequence(n_blocks, n_units, np.random.default_rng(seed)), n_blocks)
+    return TwoStageDesign(visit_sequence(n_blocks, n_units, np.random.default_rng(seed)), n_blocks)
 
 
 @pytest.mark.parametrize("n_folds", [2, 3, 5])
@@ -413,7 +413,7 @@ def test_rows_are_dealt_whole_before_that(n_units):
 
 
 def test_independent_units_are_dealt_one_by_one():
-    fold = deal(Strata.independent(103), 5, np.random.default_rng(0))
+    fold = deal(TwoStageDesign.independent(103), 5, np.random.default_rng(0))
     counts = np.bincount(fold)
     assert (counts.min(), counts.max()) == (20, 21)
     assert np.abs(np.corrcoef(fold, np.arange(103))[0, 1]) < 4 / np.sqrt(103)  # no pattern in time, level 1e-4

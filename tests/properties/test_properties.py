@@ -15,8 +15,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import controlshap as cs
 from controlshap.statistics.coefficients import regress
-from controlshap.statistics.control_variate import Estimate, close_sum
-from controlshap.statistics.two_stage import Roots, Strata
+from controlshap.statistics.control_variate import Estimate, enforce_efficiency
+from controlshap.statistics.covariance_root import CovarianceRoot
+from controlshap.statistics.two_stage import TwoStageDesign
 from controlshap.testing import game_from_values, shapley_by_definition
 
 NUMBERS = st.floats(-10, 10, allow_subnormal=False)
@@ -145,26 +146,26 @@ def test_pairs_are_not_exact_for_a_game_of_three_way_interactions(estimator):
 
 
 @given(arrays(np.int64, st.integers(1, 40), elements=st.integers(0, 12)), st.booleans(), st.booleans(), SEEDS)
-def test_weights_of_units_sum_to_one_whatever_the_visits(labels, finite, settled, seed):
-    strata = Strata(labels, 13 if finite else np.inf, settled)
-    assert_allclose(strata.weights.sum(), 1.0, atol=1e-12)
+def test_weights_of_units_sum_to_one_whatever_the_visits(labels, finite, exact_within, seed):
+    design = TwoStageDesign(labels, 13 if finite else np.inf, exact_within)
+    assert_allclose(design.weights.sum(), 1.0, atol=1e-12)
     # every visited block counts the same, however often it was visited
-    assert_allclose(np.bincount(strata.index, strata.weights), 1.0 / len(strata.visits), atol=1e-12)
-    assert 0.0 <= strata.share <= 1.0
+    assert_allclose(np.bincount(design.index, design.weights), 1.0 / len(design.visits), atol=1e-12)
+    assert 0.0 <= design.sampling_fraction <= 1.0
     values = np.random.default_rng(seed).normal(size=(len(labels), 2, 1, 1))
-    roots = strata.roots(values)
+    roots = design.covariance_root(values)
     assert np.isfinite(roots.variances()).all()
     assert (roots.degrees_of_freedom() > 0).all()
     # a constant has no variance, and a shift changes none
-    assert_allclose(strata.roots(np.ones_like(values)).variances(), 0.0, atol=1e-20)
-    assert_allclose(strata.roots(values + 3.0).variances(), roots.variances(), atol=1e-12)
+    assert_allclose(design.covariance_root(np.ones_like(values)).variances(), 0.0, atol=1e-20)
+    assert_allclose(design.covariance_root(values + 3.0).variances(), roots.variances(), atol=1e-12)
 
 
 def random_roots(rng):
     n_parts = int(rng.integers(0, 4))
     sizes = rng.integers(2, 6, n_parts)
     group = np.repeat(np.arange(n_parts), sizes)
-    return Roots(rng.normal(size=(len(group), 3, 2, 2)), group, sizes - 1.0)
+    return CovarianceRoot(rng.normal(size=(len(group), 3, 2, 2)), group, sizes - 1.0)
 
 
 @given(SEEDS)
@@ -176,7 +177,7 @@ def test_joining_parts_of_a_variance_is_associative(seed):
     assert_allclose(left.variances(), a.variances() + b.variances() + c.variances(), rtol=1e-12)
     assert_allclose(left.degrees_of_freedom(), right.degrees_of_freedom(), rtol=1e-12)
     assert_allclose(left.function_covariances(), c.join(b).join(a).function_covariances(), atol=1e-12)
-    assert_allclose(a.join(Roots.zero((3, 2, 2))).variances(), a.variances())
+    assert_allclose(a.join(CovarianceRoot.zero((3, 2, 2))).variances(), a.variances())
 
 
 @st.composite
@@ -194,14 +195,14 @@ def estimates(draw):
 @given(estimates())
 def test_closing_always_closes_and_its_roots_sum_to_zero(case):
     estimate, total = case
-    closed = close_sum(estimate, total)
+    closed = enforce_efficiency(estimate, total)
     assert_allclose(closed.values.sum(axis=0), total, rtol=0, atol=1e-9)
     # rounding of a sum, in the size of what was summed; a root may be enlarged tenfold for its leverage
-    size = np.abs(estimate.rows).max(initial=0.0) + np.abs(closed.rows).max(initial=0.0)
-    assert_allclose(closed.rows.sum(axis=1), 0.0, rtol=0, atol=1e-9 * size)
+    size = np.abs(estimate.factors).max(initial=0.0) + np.abs(closed.factors).max(initial=0.0)
+    assert_allclose(closed.factors.sum(axis=1), 0.0, rtol=0, atol=1e-9 * size)
     assert np.isfinite(closed.variances).all()
     assert_array_equal(closed.dof, estimate.dof)
-    again = close_sum(closed, total)
+    again = enforce_efficiency(closed, total)
     assert_allclose(again.values, closed.values, rtol=0, atol=1e-8)
     # A value moves by the gap, or by what its own error allows: a slope on a sum that hardly varies says nothing
     # about a gap that is large.
@@ -246,7 +247,7 @@ def test_coefficients_are_numbers_for_any_covariance(seed, n_controls, rank, dof
     size = np.abs(rng.normal(size=(2, n_controls))) * (rng.random((2, n_controls)) < 0.7)
     with np.errstate(all="raise", under="ignore"):
         priors = rng.integers(0, 2, (2, n_controls)).astype(float)
-        fit = regress(covariances, np.full((3, 2), dof), size, priors, rows=rows if by_units else None)
+        fit = regress(covariances, np.full((3, 2), dof), size, priors, factors=rows if by_units else None)
     assert np.isfinite(fit.alpha).all()
     assert (fit.squared_correlation >= 0).all()
     assert (fit.squared_correlation <= 1).all()

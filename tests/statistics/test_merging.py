@@ -11,9 +11,9 @@ from scipy.stats import norm
 import controlshap as cs
 from controlshap._random import Purpose, stream
 from controlshap.engine import rows as running
-from controlshap.statistics import two_stage as strata
+from controlshap.statistics import two_stage
 from controlshap.statistics.batches import Batches
-from controlshap.statistics.two_stage import Strata, visit_sequence
+from controlshap.statistics.two_stage import TwoStageDesign, visit_sequence
 
 PATHS = [
     (features, estimator)
@@ -31,7 +31,7 @@ PATHS = [
 @pytest.fixture
 def few(monkeypatch):
     """A few hundred units are many."""
-    monkeypatch.setattr(strata, "MANY_UNITS", FEW)
+    monkeypatch.setattr(two_stage, "MANY_UNITS", FEW)
 
 
 @pytest.mark.parametrize("n_blocks", [2, 3, 7, 40])
@@ -79,9 +79,14 @@ def test_batches_of_one_unit_are_units(independent):
     labels = np.arange(90) if independent else visit_sequence(20, 90, np.random.default_rng(2))
     population = np.inf if independent else 20.0
     values = RNG.normal(size=(90, 3, 1, 1))
-    one, other = Strata(labels, population), Strata(labels, population, sizes=np.ones(90, dtype=np.int64))
+    one, other = (
+        TwoStageDesign(labels, population),
+        TwoStageDesign(labels, population, sizes=np.ones(90, dtype=np.int64)),
+    )
     np.testing.assert_allclose(other.weights, one.weights, rtol=1e-12)
-    np.testing.assert_allclose(other.roots(values).variances(), one.roots(values).variances(), rtol=1e-12)
+    np.testing.assert_allclose(
+        other.covariance_root(values).variances(), one.covariance_root(values).variances(), rtol=1e-12
+    )
     np.testing.assert_allclose(other.noise_within(values, other.block_means(values)),
                                one.noise_within(values, one.block_means(values)), rtol=1e-12)  # fmt: skip
 
@@ -99,12 +104,12 @@ def test_the_variance_of_batches_is_that_of_the_estimate(kind, few, global_seed)
         noise = rng.normal(size=n_units)
         batches = Batches(n_blocks)
         batches.add(units, (noise if kind == "independent" else effects[units.block] + noise)[:, None, None, None])
-        design = batches.strata(np.inf if kind == "independent" else n_blocks)
+        design = batches.design(np.inf if kind == "independent" else n_blocks)
         means = batches.means()
         estimates.append(float(np.tensordot(design.weights, means, axes=1).squeeze()))
-        variances.append(float(design.roots(means).variances().squeeze()))
-        plain = Strata(design.labels, design.population)
-        ignored.append(float(plain.roots(means).variances().squeeze()))
+        variances.append(float(design.covariance_root(means).variances().squeeze()))
+        plain = TwoStageDesign(design.labels, design.population)
+        ignored.append(float(plain.covariance_root(means).variances().squeeze()))
     assert batches.size > 1
     observed = np.var(estimates, ddof=1)
     # relative errors of the two variances: sqrt(2/n) for a normal estimate, and that of a mean
@@ -120,7 +125,7 @@ def test_merged_units_give_the_same_estimate(features, estimator, monkeypatch):
     if estimator == cs.Kernel(n_draws=37, closes_sum=False) and features != "independent":
         estimator = cs.Kernel(n_draws=30, closes_sum=False)  # blocks that overlap
     plain = explain(features, estimator)
-    monkeypatch.setattr(strata, "MANY_UNITS", FEW)
+    monkeypatch.setattr(two_stage, "MANY_UNITS", FEW)
     merged = explain(features, estimator)
     np.testing.assert_array_equal(merged.n_evaluations, plain.n_evaluations)
     np.testing.assert_allclose(merged.values, plain.values, rtol=1e-10, atol=1e-11)
@@ -140,7 +145,7 @@ def test_up_to_the_limit_nothing_is_merged(features, monkeypatch):
     # a pair of walks of 6 players takes 10 evaluations, 11 with f(b); four visits to each row of a background
     most, cost = (4 * len(BACKGROUND), 10) if features == "independent" else (FEW, 11)
     plain = explain(features, budget=most * cost + 1)
-    monkeypatch.setattr(strata, "MANY_UNITS", FEW)
+    monkeypatch.setattr(two_stage, "MANY_UNITS", FEW)
     monkeypatch.setattr(Batches, "add", None)
     np.testing.assert_array_equal(explain(features, budget=most * cost + 1).standard_errors, plain.standard_errors)
     with pytest.raises(TypeError):

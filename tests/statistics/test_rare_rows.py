@@ -60,10 +60,10 @@ def test_without_bounds_they_do(global_seed, monkeypatch):
     assert (controlled < uncontrolled).mean() < 0.8
 
 
-def test_a_correction_to_a_prior_is_bounded():
+def test_a_correction_to_a_prior_is_bounded(as_array):
     # A control that varied in a few units only, with a third of the model's variance "explained".
-    covariances = np.array([[7.2e-7, 3.7e-11], [3.7e-11, 5.6e-15]]).reshape(1, 1, 2, 2)
-    dof, size = np.full((1, 1), 250.0), np.ones((1, 1))
+    covariances = as_array(np.array([[7.2e-7, 3.7e-11], [3.7e-11, 5.6e-15]]).reshape(1, 1, 2, 2))
+    dof, size = as_array(np.full((1, 1), 250.0)), as_array(np.ones((1, 1)))
     fit = regress(covariances, dof, size, np.ones((1, 1)))
     assert fit.alpha.item() == pytest.approx(1.0 + coefficients.MOST_CORRECTION)
     assert 0.0 <= fit.squared_correlation.item() < 0.01
@@ -71,12 +71,12 @@ def test_a_correction_to_a_prior_is_bounded():
     assert regress(covariances, dof, size, np.zeros((0, 1))).alpha.item() > 1000.0
 
 
-def test_participation_counts_the_units_that_vary():
-    rows = np.zeros((50, 1, 1, 3))
-    rows[:4, ..., 0] = 2.0
-    rows[:7, ..., 1] = -1.0  # and one control that does not vary, which is not used
-    assert participation(rows).item() == pytest.approx(4.0)
-    rows[..., 0] = 0.0
-    assert participation(rows).item() == 0.0
+def test_participation_counts_the_units_that_vary(as_array):
+    factors = np.zeros((50, 1, 1, 3))
+    factors[:4, ..., 0] = 2.0
+    factors[:7, ..., 1] = -1.0  # and one control that does not vary, which is not used
+    assert participation(as_array(factors)).item() == pytest.approx(4.0)
+    factors[..., 0] = 0.0
+    assert participation(as_array(factors)).item() == 0.0
     normal = np.random.default_rng(0).normal(size=(200_000, 1, 1, 2))
-    assert participation(normal).item() == pytest.approx(200_000 / 3, rel=0.03)
+    assert participation(as_array(normal)).item() == pytest.approx(200_000 / 3, rel=0.03)

@@ -17,7 +17,7 @@ from controlshap._types import FloatArray
 from controlshap.estimators.enumeration import all_coalitions, shapley_matrix
 from controlshap.estimators.permutation import sample_permutations
 from controlshap.statistics.control_variate import KnownValues
-from controlshap.statistics.two_stage import Roots
+from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.values.gaussian import GaussianImputer
 
 #: Up to this many players all coalitions are enumerated.
@@ -61,7 +61,9 @@ class DMatrices:
             return KnownValues.exact(full)
         rows = np.zeros((n, *full.shape))
         rows[:, :-1, :, 0] = (by_replication - values) / np.sqrt(n * (n - 1))
-        return KnownValues(full, Roots(rows, np.zeros(n, dtype=np.int64), np.array([n - 1.0])), np.zeros((0, 1)))
+        return KnownValues(
+            full, CovarianceRoot(rows, np.zeros(n, dtype=np.int64), np.array([n - 1.0])), np.zeros((0, 1))
+        )
 
 
 def d_matrices(imputer: GaussianImputer, n_permutations: int, seed: int = 0) -> DMatrices:

@@ -29,8 +29,8 @@ from controlshap.problem import Problem
 from controlshap.sampling.sampler import Sampler
 from controlshap.sampling.units import Units
 from controlshap.statistics.control_variate import KnownValues
+from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.terms import LeastSquaresTerms, Terms
-from controlshap.statistics.two_stage import Roots
 
 #: Fewest units behind a fit; with fewer the controls are left out.
 FEWEST_UNITS = 6
@@ -58,6 +58,10 @@ class ControlledTerms:
         """Values `(rows, outputs, functions)` of the first fold's functions; those of others differ little."""
         by_output = [np.stack([f.predict(rows) for f in of_output], axis=-1) for of_output in self.functions[0]]
         return np.stack(by_output, axis=1)
+
+    def changes_to(self, x: FloatArray, rows: FloatArray) -> FloatArray:
+        """Values at x less those at rows, `(rows, outputs, functions)`."""
+        return self.predict(x[None]) - self.predict(rows)
 
 
 def fit_controls(
@@ -93,7 +97,7 @@ def fit_controls(
     if processes:
         rows = cast("LeastSquaresTerms", terms)
         controls += [process_controls(sampler, rows, folds, process, data) for process in processes]
-        roots += [Roots.zero((rows.n_players + 1, len(data), 2)) for _ in processes]
+        roots += [CovarianceRoot.zero((rows.n_players + 1, len(data), 2)) for _ in processes]
         inflation = unseen_inflation(rows.regressors > 0, folds.n_folds)
         if problem.variance is None or problem.variance.takes_batches:
             # all units have the same draws, and the variance goes by their means
@@ -191,10 +195,10 @@ def _unit_controls(sampler: Sampler, folds: Folds, known: KnownControls) -> Floa
     return sampler.collect(at_once, controls_of)
 
 
-def _known_values(controls: list[FloatArray], roots: list[Roots], inflation: float) -> KnownValues:
+def _known_values(controls: list[FloatArray], roots: list[CovarianceRoot], inflation: float) -> KnownValues:
     """All controls have the value 0; their functions alone, or in equal parts, are where coefficients start from."""
     parts = [
-        KnownValues(np.zeros((*root.rows.shape[1:3], part.shape[3])), root, np.zeros((0, part.shape[3])))
+        KnownValues(np.zeros((*root.factors.shape[1:3], part.shape[3])), root, np.zeros((0, part.shape[3])))
         for part, root in zip(controls, roots, strict=True)
     ]
     n_learners = sum(part.shape[3] for part in controls) // 2

@@ -12,7 +12,7 @@ from controlshap._types import FloatArray, IntArray
 from controlshap.sampling.sampler import Sampler
 from controlshap.sampling.units import CHUNK
 from controlshap.statistics.batches import UnitIds
-from controlshap.statistics.two_stage import Strata
+from controlshap.statistics.two_stage import TwoStageDesign
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def deal_units(sampler: Sampler, n_folds: int, rng: np.random.Generator) -> Fold
     return Folds(n_folds, lambda ids: (first[ids.block] + ids.rank) % n_folds, shares)
 
 
-def deal(strata: Strata, n_folds: int, rng: np.random.Generator) -> IntArray:
+def deal(strata: TwoStageDesign, n_folds: int, rng: np.random.Generator) -> IntArray:
     """A fold for every unit.
 
     Where each background row was visited at least twice, its visits go to different folds: every fit then knows all

@@ -23,7 +23,7 @@ import numpy as np
 
 from controlshap._types import FloatArray, IntArray
 from controlshap.crossfitting.known_simulated import FittedFunctions, KnownControls, interleave
-from controlshap.statistics.two_stage import Roots
+from controlshap.statistics.covariance_root import CovarianceRoot
 
 #: Up to how many rows all are computed for each fold, and how many of the others beyond.
 MOST_ROWS, MOST_OTHERS = 2000, 1000
@@ -97,14 +97,14 @@ class MarginalControls(KnownControls):
         of_draws = self.values[fold][self.places[rows]]  # (u, d, p, o, f)
         return interleave(*terms.split_noise(of_draws, self.means[fold]))
 
-    def roots(self, n_controls: int) -> Roots:
+    def roots(self, n_controls: int) -> CovarianceRoot:
         """The error of the mean, in the control that holds rows against it; v(0) is known."""
         n, (n_players, n_outputs, n_functions) = len(self.errors), self.errors.shape[1:]
         rows = np.zeros((n, n_players + 1, n_outputs, n_controls))
         if n == 0:
-            return Roots.zero(rows.shape[1:])
+            return CovarianceRoot.zero(rows.shape[1:])
         rows[:, :-1, :, 1 : 2 * n_functions : 2] = -self.errors
-        return Roots(rows, np.zeros(n, dtype=np.int64), np.array([len(self.values) * (GROUPS - 1.0)]))
+        return CovarianceRoot(rows, np.zeros(n, dtype=np.int64), np.array([len(self.values) * (GROUPS - 1.0)]))
 
 
 def _values(fitted: FittedFunctions, rows: Sequence[FloatArray]) -> list[FloatArray]:

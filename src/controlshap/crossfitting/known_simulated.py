@@ -21,8 +21,8 @@ from controlshap.estimators.enumeration import all_coalitions
 from controlshap.estimators.permutation import sample_permutations
 from controlshap.functions.base import KnownFunction
 from controlshap.sampling.game import FunctionGame
+from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.terms import UnitTerms
-from controlshap.statistics.two_stage import Roots
 from controlshap.values.base import Imputer
 
 #: Replications, whose scatter is the error.
@@ -97,7 +97,7 @@ class KnownControls(ABC):
         """
 
     @abstractmethod
-    def roots(self, n_controls: int) -> Roots:
+    def roots(self, n_controls: int) -> CovarianceRoot:
         """Root of the error of the known values, `(roots, components, outputs, n_controls)`."""
 
 
@@ -192,7 +192,7 @@ class SimulatedControls(KnownControls):
             missed[:, -1] = 0.0  # v(0) is known then
         return interleave(missed, np.zeros_like(missed))
 
-    def roots(self, n_controls: int) -> Roots:
+    def roots(self, n_controls: int) -> CovarianceRoot:
         """Scatter of the replications, in the control that holds units against the simulated value."""
         by_fold, shares = self.fitted.by_fold, self.fitted.shares
         rows = np.zeros((REPLICATIONS, self.fitted.n_players + 1, len(by_fold[0]), n_controls))
@@ -203,7 +203,7 @@ class SimulatedControls(KnownControls):
                     rows[:, :, output, 2 * place + self._error_in(function)] -= share * one.root_rows
         if self.fitted.imputer.finite_draws is not None:
             rows[:, -1] = 0.0
-        return Roots(rows, np.zeros(REPLICATIONS, dtype=np.int64), np.array([REPLICATIONS - 1.0]))
+        return CovarianceRoot(rows, np.zeros(REPLICATIONS, dtype=np.int64), np.array([REPLICATIONS - 1.0]))
 
     def _error_in(self, function: KnownFunction) -> int:  # noqa: ARG002
         """Which of a function's two controls the error of its known values is in."""

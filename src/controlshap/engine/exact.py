@@ -11,7 +11,7 @@ from controlshap.problem import Problem
 from controlshap.results.collect import RowResult
 from controlshap.statistics.analysis import Analysis
 from controlshap.statistics.background_error import variances_of_draws
-from controlshap.statistics.control_variate import Estimate, close_sum
+from controlshap.statistics.control_variate import Estimate, enforce_efficiency
 
 #: Background rows whose own exact values show how much the mean owes to the choice of rows.
 SPREAD_ROWS = 50
@@ -29,7 +29,7 @@ def explain_exactly(problem: Problem, form: KnownFunction, x: FloatArray, at_x: 
         return None
     components = np.concatenate([values.reshape(len(values), -1), problem.base.mean[:, 0][None]])
     no_roots = np.zeros((0, *components.shape))
-    estimate = close_sum(Estimate(components, no_roots, np.full(components.shape, np.inf)), at_x)
+    estimate = enforce_efficiency(Estimate(components, no_roots, np.full(components.shape, np.inf)), at_x)
     return RowResult(
         analysis=Analysis(estimate, estimate, np.zeros(components.shape), np.zeros((*components.shape, 0))),
         n_evaluations=1,

@@ -61,7 +61,7 @@ def continue_from(
             stopping,
             budget=int(explanation.n_evaluations[row]) + stopping.budget,
             planned=int(told["budget"]),
-            share=0.5 ** (told["refinements"] + 1),
+            alpha_fraction=0.5 ** (told["refinements"] + 1),
             was_early=early,
         )
         found.append((row, limits, Recording(outputs, stages, records=True)))

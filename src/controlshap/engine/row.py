@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from controlshap.statistics.analysis import Analysis, Sample, analyse
 from controlshap.statistics.background_error import background_variances
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.stopping import Snapshot, Stopping
-from controlshap.statistics.unseen_rows import Background, Unmet, differing, widened
+from controlshap.statistics.unseen_rows import UnseenRows, add_unseen_rows, differs_from_x
 
 #: Units below which resampling understates the error of a control with a fitted coefficient
 #: (benchmarks/results/calibration.md).
@@ -151,13 +152,13 @@ class Run:
             problem=problem, plan=plan, x=x, row=row, entropy=entropy, stopping=stopping, recording=recording,
             game=game, base=base, sampler=sampler, prepared=prepared, began=began, most_units=most,
             n_before=n_before, next_units=first, n_looks=stopping.n_looks(first, most),
-            differs=differing(x, base.rows, problem.players) if may_miss else None, stages=[*recording.stages],
+            differs=differs_from_x(x, base.rows, problem.players) if may_miss else None, stages=[*recording.stages],
         )  # fmt: skip
 
     @property
     def alpha_fraction(self) -> float:
         """Part of `1 - level` for each look."""
-        return self.stopping.share / self.n_looks
+        return self.stopping.alpha_fraction / self.n_looks
 
     def sample_stage(self) -> None:
         """Evaluate the units of the stage."""
@@ -181,15 +182,14 @@ class Run:
         by_folds = self.problem.coefficient != "units"
         analysis = analyse(sample, self.plan.variance.roots, fitted.known, rng, by_folds=by_folds)
         if self.differs is not None and not sampler.is_batched:
-            unseen = Unmet(self.differs, sampler.draw_index())
-            background = Background(self.base.rows, self.base.values, self.x, self.game.at_x)
-            predict = fitted.predict if fitted.functions else None
-            analysis = widened(analysis, unseen, background, predict, closes_sum=estimator.efficient)
+            unseen = UnseenRows(self.differs, sampler.draw_index(), self.game.at_x - self.base.values)
+            changes = partial(fitted.changes_to, self.x, self.base.rows) if fitted.functions else None
+            analysis = add_unseen_rows(analysis, unseen, changes, efficient=estimator.efficient)
         self.analysis = analysis
         estimate = analysis.controlled
         self.snapshot = Snapshot(
             estimate.values[:-1], estimate.covariances[:, :-1, :-1], estimate.dof[:-1],
-            complete=self.base.finite and sample.strata.share >= 1.0,
+            complete=self.base.finite and sample.design.sampling_fraction >= 1.0,
         )  # fmt: skip
         self.history.append((self.game.n_evaluations, self.snapshot.values, self.snapshot.errors))
 
@@ -245,12 +245,9 @@ class Run:
     def _warn_unfinished(self, status: str) -> None:
         stopping = self.stopping
         limit = f"its budget of {stopping.budget} evaluations" if status == "budget reached" else "its time"
-        asked = [f"tolerance={stopping.tolerance}"] if stopping.tolerance is not None else []
-        asked += [f"absolute_tolerance={stopping.absolute}"] if stopping.absolute is not None else []
-        asked += [f"stop={rule.kind + (f' {rule.k}' if rule.k else '')!r}" for rule in stopping.rules]
         warnings.warn(
             f"Row {self.row} spent {limit} ({self.game.n_evaluations} evaluations) before it reached "
-            f"{' and '.join(asked)}; its largest standard error is {self.snapshot.errors.max():.3g}. Raise `budget` "
+            f"{stopping.goals}; its largest standard error is {self.snapshot.errors.max():.3g}. Raise `budget` "
             "or `time_limit`, ask for less, or go on with `explainer.refine`.",
             NotConvergedWarning,
             stacklevel=4,

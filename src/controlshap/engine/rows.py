@@ -120,7 +120,7 @@ def _explain_on_device(
     from controlshap.engine.device.explain import explain_problem  # imports torch
 
     reporter = Reporter(progress, len(rows), 0, DELAY)
-    result = explain_problem(problem, rows, budget=stopping.budget, entropy=entropy, device=device, first_row=first)
+    result = explain_problem(problem, rows, stopping=stopping, entropy=entropy, device=device, first_row=first)
     settings = settings | {"n_background_evaluations": assembly.n_background_evaluations}
     error = problem.base.sampling_error(assembly.n_background)
     explanation = device_explanation(result, rows, names_of(assembly), error, entropy=entropy, settings=settings)

@@ -43,7 +43,7 @@ def _merged_base(problem: Problem, game: Game, n_draws: int, rng: np.random.Gene
         some = problem.imputer.sample(part.stop - part.start, rng)
         number = np.arange(part.start, part.stop)
         batches.add(UnitIds(number, np.zeros_like(number), number), game.evaluate(some))
-    return BaseSample(some[:1], batches.means(), problem.base.population, batches.strata(np.inf).sizes)
+    return BaseSample(some[:1], batches.means(), problem.base.population, batches.design(np.inf).sizes)
 
 
 def base_draws(problem: Problem, estimator: Estimator, budget: int, *, early: bool = False) -> int:

@@ -16,7 +16,7 @@ from controlshap.sampling.units import Units, UnitStream, chunk_stop
 from controlshap.statistics.batched_terms import Merged, start_batches
 from controlshap.statistics.batches import Batches, UnitIds
 from controlshap.statistics.terms import BATCH, Terms, UnitTerms
-from controlshap.statistics.two_stage import Strata
+from controlshap.statistics.two_stage import TwoStageDesign
 
 
 @dataclass
@@ -68,13 +68,13 @@ class KeptUnits:
         """Background rows of some units."""
         return self.rows()[units]
 
-    def strata(self) -> Strata:
+    def strata(self) -> TwoStageDesign:
         """The design of the units."""
-        return self.strata_of_rows() if self.stream.in_blocks else Strata.independent(len(self.ids))
+        return self.strata_of_rows() if self.stream.in_blocks else TwoStageDesign.independent(len(self.ids))
 
-    def strata_of_rows(self) -> Strata:
+    def strata_of_rows(self) -> TwoStageDesign:
         """The blocks that units used, also where these were drawn at random."""
-        return Strata(self.ids.block, self.stream.n_blocks, settled=self.stream.estimator.exact_per_draw)
+        return TwoStageDesign(self.ids.block, self.stream.n_blocks, exact_within=self.stream.estimator.exact_per_draw)
 
     def terms(self) -> UnitTerms:
         """The terms of all units."""
@@ -160,13 +160,13 @@ class BatchedUnits:
                 parts.append(rows[np.isin(ids.unit, units)])
         return np.concatenate(parts)
 
-    def strata(self) -> Strata:
+    def strata(self) -> TwoStageDesign:
         """The design of the batches."""
-        return self.merged.batches.strata(self.stream.n_blocks if self.stream.in_blocks else math.inf)
+        return self.merged.batches.design(self.stream.n_blocks if self.stream.in_blocks else math.inf)
 
-    def strata_of_rows(self) -> Strata:
+    def strata_of_rows(self) -> TwoStageDesign:
         """The blocks that batches used, also where these were drawn at random."""
-        return self.merged.batches.strata(self.stream.n_blocks)
+        return self.merged.batches.design(self.stream.n_blocks)
 
     def terms(self) -> Terms:
         """One term for each batch."""

@@ -19,7 +19,7 @@ from controlshap.sampling.units import CHUNK, Units, UnitStream, Visiting, chunk
 from controlshap.statistics import two_stage
 from controlshap.statistics.batches import FEWEST_PLACES, UnitIds
 from controlshap.statistics.terms import Terms
-from controlshap.statistics.two_stage import Strata
+from controlshap.statistics.two_stage import TwoStageDesign
 
 #: Where evaluations are used again, most units for each that is paid for.
 MOST_REPEATS = 8
@@ -129,11 +129,11 @@ class Sampler:
         """All terms so far: of units, or of batches of them."""
         return self.kept.terms()
 
-    def strata(self) -> Strata:
+    def strata(self) -> TwoStageDesign:
         """The design behind the terms so far."""
         return self.kept.strata()
 
-    def strata_of_rows(self) -> Strata:
+    def strata_of_rows(self) -> TwoStageDesign:
         """The blocks of background rows behind the terms, also where these were drawn at random."""
         return self.kept.strata_of_rows()
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import scipy.linalg
@@ -79,6 +79,8 @@ class LinearisedTerms:
         Units in all batches.
     """
 
+    constrained: ClassVar[bool] = True
+
     values: FloatArray
     lift: FloatArray
     slope: FloatArray
@@ -114,11 +116,11 @@ class LinearisedTerms:
         return result
 
     def base_slope(self, weights: FloatArray) -> FloatArray:  # noqa: ARG002 (of all units alike)
-        """Derivative of every component `(c,)` with respect to v(0), which the estimate takes as known."""
+        """The slope of all units together."""
         return self.slope
 
     def draw_solutions(self, weights: FloatArray, at_x: FloatArray, at_draws: FloatArray) -> FloatArray:  # noqa: ARG002
-        """What each draw alone would have given, `(draws, c, o)`, for the first function."""
+        """Solve with the sums of each draw."""
         p, total = self.n_players, at_x - at_draws  # (draws, o)
         even = total / p
         residual = self.by_draw - self.gram.sum(axis=1)[:, None, None] * even

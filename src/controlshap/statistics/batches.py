@@ -3,7 +3,7 @@
 A batch is a run of consecutive visits to one block (of consecutive units, where draws are independent). A block has a
 fixed number of places for batches; when these are full, neighbours are put together and a batch holds twice as many
 units. Which units share a batch depends on how many there are and on nothing else. Means of batches serve as units
-do, with their sizes (`Strata.sizes`).
+do, with their sizes (`TwoStageDesign.sizes`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from controlshap._arrays import sum_by
 from controlshap._types import FloatArray, IntArray
-from controlshap.statistics import two_stage as strata
-from controlshap.statistics.two_stage import Strata, sum_by
+from controlshap.statistics import two_stage
+from controlshap.statistics.two_stage import TwoStageDesign
 
 _Array = TypeVar("_Array", FloatArray, IntArray)
 
@@ -66,7 +67,7 @@ class Batches:
     sums: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
-        places = max(FEWEST_PLACES, strata.MANY_UNITS // self.n_blocks)
+        places = max(FEWEST_PLACES, two_stage.MANY_UNITS // self.n_blocks)
         self.counts = np.zeros((self.n_blocks, places - places % 2), dtype=np.int64)
 
     def add(self, units: UnitIds, values: FloatArray) -> None:
@@ -84,7 +85,7 @@ class Batches:
         flat[numbers] += sum_by(index, values, len(numbers))
 
     def empty_like(self) -> Batches:
-        """None of them yet, in the same blocks."""
+        """Batches of the same blocks without units."""
         return Batches(self.n_blocks)
 
     def means(self) -> FloatArray:
@@ -92,20 +93,20 @@ class Batches:
         used = self.counts > 0
         return self.sums[used] / self.counts[used].reshape(-1, *[1] * (self.sums.ndim - 2))
 
-    def unit_weights(self, design: Strata) -> FloatArray:
+    def unit_weights(self, design: TwoStageDesign) -> FloatArray:
         """Weight of a unit of each block, `(n_blocks,)`, alike for all units of a block."""
         block, place = np.nonzero(self.counts)
         weights = np.zeros(self.n_blocks)
         weights[block] = design.weights / self.counts[block, place]
         return weights
 
-    def strata(self, population: float) -> Strata:
+    def design(self, population: float) -> TwoStageDesign:
         """The design of the batches."""
         block, place = np.nonzero(self.counts)
         sizes = self.counts[block, place]
         if math.isinf(population):
-            return Strata(np.arange(len(sizes)), sizes=sizes)
-        return Strata(block, population, sizes=sizes)
+            return TwoStageDesign(np.arange(len(sizes)), sizes=sizes)
+        return TwoStageDesign(block, population, sizes=sizes)
 
 
 def _paired(values: _Array) -> _Array:

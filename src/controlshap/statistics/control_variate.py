@@ -1,12 +1,13 @@
-"""Control variates: adjusted value and closed sum. Arrays only.
+"""Control variates: adjusted values, and values that sum to f(x).
 
     phi_cv[j] = phi_f[j] - alpha[j] (phi_g[j] - known[j])          (the paper's equation 7)
 
 with alpha the regression of the model's estimate on the surrogates', both taken from one
-covariance. Everything is linear in the estimates, so it is done to the roots of the covariance as
+covariance. Everything is linear in the estimates, so it is done to the factors of the covariance as
 well, and the standard errors follow.
 
-Components are the players and, last, the base value; all components together sum to f(x).
+Components are the players and, last, the base value; all components together sum to f(x). Arrays may have leading axes
+for explained rows.
 """
 
 from __future__ import annotations
@@ -16,9 +17,24 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+from controlshap._arrays import (
+    TINY,
+    Array,
+    at_least,
+    concat,
+    namespace,
+    pseudo_inverse,
+    quadratic_form,
+    sum_products,
+    zeros,
+)
 from controlshap._types import FloatArray
 from controlshap.statistics.coefficients import LEAST_LEFT, ROUNDING, Coefficients, extrapolation, regress
-from controlshap.statistics.two_stage import Roots
+from controlshap.statistics.covariance_root import CovarianceRoot
+
+#: Degrees of freedom at which the covariance with the sum and the plain variances have equal weight in how a gap is
+#: spread (docs/mathematics.md, section 8, "Closing the sum").
+EVEN_DOF = 10.0
 
 
 @dataclass(frozen=True)
@@ -27,8 +43,8 @@ class KnownValues:
 
     Attributes
     ----------
-    values : ndarray of shape (components, outputs, surrogates)
-    roots : Roots
+    values : array of shape (..., components, outputs, surrogates)
+    root : CovarianceRoot
         Of the same trailing shape; empty when the values are exact.
     priors : ndarray of shape (candidates, surrogates)
         What alpha may be before any correlation is seen: 1 for a function that was fitted to the model. None at all for
@@ -37,31 +53,32 @@ class KnownValues:
         How many times larger than their units show the variance of controlled values is.
     """
 
-    values: FloatArray
-    roots: Roots
+    values: Array
+    root: CovarianceRoot
     priors: FloatArray
     inflation: float = 1.0
 
     @classmethod
-    def exact(cls, values: FloatArray) -> KnownValues:
+    def exact(cls, values: Array) -> KnownValues:
         """Known values without error, of surrogates that were not fitted."""
-        return cls(values, Roots.zero(values.shape), np.zeros((0, values.shape[-1])))
+        return cls(values, CovarianceRoot.zero_like(values), np.zeros((0, values.shape[-1])))
 
     @classmethod
     def stack(cls, parts: list[KnownValues]) -> KnownValues:
         """Several surrogates' values side by side; their errors are independent."""
-        values = np.concatenate([part.values for part in parts], axis=-1)
-        roots = Roots.zero(values.shape)
+        values = concat([part.values for part in parts], axis=-1)
+        root = CovarianceRoot.zero_like(values)
         start = 0
         for part in parts:
             width = part.values.shape[-1]
-            rows = np.zeros((len(part.roots.rows), *values.shape))
-            rows[..., start : start + width] = part.roots.rows
-            roots = roots.join(Roots(rows, part.roots.group, part.roots.dof))
+            own = part.root.factors
+            factors = zeros((*own.shape[:-1], values.shape[-1]), own)
+            factors[..., start : start + width] = own
+            root = root.join(CovarianceRoot(factors, part.root.part, part.root.dof))
             start += width
         return cls(
             values,
-            roots,
+            root,
             scipy.linalg.block_diag(*(part.priors for part in parts)),
             max(part.inflation for part in parts),
         )
@@ -73,120 +90,132 @@ class Estimate:
 
     Attributes
     ----------
-    values : ndarray of shape (components, outputs)
-    rows : ndarray of shape (n_roots, components, outputs)
-    dof : ndarray of shape (components, outputs)
+    values : array of shape (..., components, outputs)
+    factors : array of shape (..., n_factors, components, outputs)
+    dof : array of shape (..., components, outputs)
     """
 
-    values: FloatArray
-    rows: FloatArray
-    dof: FloatArray
+    values: Array
+    factors: Array
+    dof: Array
 
     @property
-    def variances(self) -> FloatArray:
-        """Squared standard errors, shape (components, outputs)."""
-        variances: FloatArray = np.einsum("kco,kco->co", self.rows, self.rows)
-        return variances
+    def variances(self) -> Array:
+        """Squared standard errors, shape (..., components, outputs)."""
+        return sum_products(self.factors, self.factors, axis=-3)
 
     @property
-    def covariances(self) -> FloatArray:
-        """Covariance of the components for each output, shape (outputs, components, components)."""
-        covariances: FloatArray = np.einsum("kco,kdo->ocd", self.rows, self.rows, optimize=True)
-        return covariances
+    def covariances(self) -> Array:
+        """Covariance of the components for each output, shape (..., outputs, components, components)."""
+        if isinstance(self.factors, np.ndarray):
+            return np.einsum("...kco,...kdo->...ocd", self.factors, self.factors, optimize=True)
+        by_output = self.factors.movedim(-1, -3)
+        return by_output.swapaxes(-1, -2) @ by_output
 
 
-def adjust(estimates: FloatArray, roots: Roots, known: KnownValues, size: FloatArray) -> tuple[Estimate, Coefficients]:
+def adjust(estimates: Array, root: CovarianceRoot, known: KnownValues, size: Array) -> tuple[Estimate, Coefficients]:
     """Subtract what the surrogates' known errors explain, alpha from the same units.
 
     Returns the adjusted estimate and the coefficients. Alpha was fitted to
     the same units, so the variance is in the regression form: `1 + d' C^-1 d / dof` times the residual variance, with
-    d the surrogates' error; residuals are those that a unit has when it is left out (the HC3 form) where roots come
+    d the surrogates' error; residuals are those that a unit has when it is left out (the HC3 form) where factors come
     from units, else they lose a degree of freedom for each control.
     """
-    by_units = roots.block is not None
-    dof = roots.degrees_of_freedom()[..., 0]
-    total = roots.function_covariances()
-    total[..., 1:, 1:] += known.roots.function_covariances()
-    fit = regress(total, dof, size, known.priors, rows=roots.rows if by_units else None)
+    xp, by_units = namespace(estimates), root.block is not None
+    total = root.function_covariances()
+    total[..., 1:, 1:] += known.root.function_covariances()
+    dof = root.degrees_of_freedom_of(root.factors[..., 0])
+    fit = regress(total, dof, size, known.priors, factors=root.factors if by_units else None)
     error = estimates[..., 1:] - known.values
-    values = estimates[..., 0] - np.einsum("cog,cog->co", fit.alpha, error)
-    rows = roots.rows[..., 0] - np.einsum("cog,kcog->kco", fit.alpha, roots.rows[..., 1:])
+    values = estimates[..., 0] - sum_products(fit.alpha, error, axis=-1)
+    controls, alpha = root.factors[..., 1:], fit.alpha[..., None, :, :, :]
+    factors = root.factors[..., 0] - sum_products(alpha, controls, axis=-1)
     n_used = (fit.fitted != 0).sum(axis=-1)
-    inverse = np.linalg.pinv(total[..., 1:, 1:], rcond=1e-8, hermitian=True)
-    residual = Roots(rows[..., None], roots.group, roots.dof).degrees_of_freedom()[..., 0]
-    free = np.maximum(residual - n_used, 1.0)
+    residual = root.degrees_of_freedom_of(factors)
+    free = at_least(residual - n_used, 1.0)
     if by_units:
-        controls = roots.rows[..., 1:]
-        leverage = np.einsum("kcog,cogh,kcoh->kco", controls, inverse, controls, optimize=True)
-        rows = rows / np.maximum(1.0 - np.where(n_used > 0, leverage, 0.0), LEAST_LEFT)
+        inverse = pseudo_inverse(total[..., 1:, 1:])[..., None, :, :, :, :]
+        leverage = quadratic_form(controls, inverse, optimize=True)
+        leverage = xp.where((n_used > 0)[..., None, :, :], leverage, 0.0)
+        factors = factors / at_least(1.0 - leverage, LEAST_LEFT)
     else:
-        with np.errstate(invalid="ignore"):  # inf/inf where there is no variance
-            rows = rows * np.sqrt(np.where(np.isinf(residual), 1.0, residual / free))
-    left = np.einsum("kco,kco->co", rows, rows)
-    rows = rows * np.sqrt(extrapolation(fit.fitted, error, total, residual, left, known.priors))
-    rows = rows * np.sqrt(np.where((fit.alpha != 0).any(axis=-1), known.inflation, 1.0))
-    known_rows = -np.einsum("cog,kcog->kco", fit.alpha, known.roots.rows)
-    return Estimate(values, np.concatenate([rows, known_rows]), free), fit
+        varied = xp.isfinite(residual)
+        lost = xp.where(varied, xp.where(varied, residual, 1.0) / free, 1.0)
+        factors = factors * xp.sqrt(lost)[..., None, :, :]
+    left = sum_products(factors, factors, axis=-3)
+    factor = xp.sqrt(extrapolation(fit.fitted, error, total, residual, left, known.priors))
+    factors = factors * factor[..., None, :, :]
+    if known.inflation != 1.0:
+        inflation = zeros(values.shape, values) + known.inflation
+        factor = xp.sqrt(xp.where((fit.alpha != 0).any(axis=-1), inflation, 1.0))
+        factors = factors * factor[..., None, :, :]
+    of_known = -sum_products(alpha, known.root.factors, axis=-1)
+    return Estimate(values, concat([factors, of_known], axis=-3), free), fit
 
 
 @dataclass(frozen=True)
-class Closing:
+class EfficiencyShares:
     """How a gap between the sum of the components and what it must be is spread.
 
     Attributes
     ----------
-    shares : ndarray of shape (components, outputs)
+    shares : array of shape (..., components, outputs)
         Of the gap, summing to 1.
-    leverage : ndarray of shape (n_roots, outputs)
-        How much each root had to say in the shares.
+    leverage : array of shape (..., n_factors, outputs)
+        How much each factor had to say in the shares.
     """
 
-    shares: FloatArray
-    leverage: FloatArray
-
-    def project(self, rows: FloatArray) -> FloatArray:
-        """Roots `(n_roots, components, outputs)` of the closed values: each sums to zero."""
-        projected: FloatArray = rows - self.shares * rows.sum(axis=1)[:, None]
-        return projected
+    shares: Array
+    leverage: Array
 
 
-def closing(estimate: Estimate, total: FloatArray) -> Closing:
-    """Best spread of a gap between `total` (outputs,) and the sum of the components.
+def project(factors: Array, shares: Array) -> Array:
+    """Factors `(..., n_factors, components, outputs)` of values whose gap was spread: each sums to zero."""
+    return factors - shares * factors.sum(axis=-2)[..., None, :]
+
+
+def efficiency_shares(estimate: Estimate, total: Array) -> EfficiencyShares:
+    """Best spread of a gap between `total` (..., outputs) and the sum of the components.
 
     The best linear correction is by covariance with the sum, `C 1 / (1' C 1)`; with few degrees of freedom that is
     noisy and the plain variances are mixed in.
     """
-    variances = estimate.variances
-    sums = estimate.rows.sum(axis=1)  # (n_roots, outputs)
-    covariance = np.einsum("kco,ko->co", estimate.rows, sums)
-    variance_of_sum = np.einsum("ko,ko->o", sums, sums)
-    total_variance = variances.sum(axis=0)
-    scale = np.maximum(np.abs(estimate.values).max(axis=0), np.abs(total))
-    noisy = np.sqrt(variance_of_sum) > ROUNDING * np.maximum(scale, np.finfo(float).tiny)
-    divisor = np.where(noisy, variance_of_sum, 1.0)
-    by_covariance = covariance / divisor
-    varied = total_variance > 0
+    xp = namespace(estimate.values)
+    values, variances = estimate.values, estimate.variances
+    sums = estimate.factors.sum(axis=-2)  # (..., n_factors, outputs)
+    covariance = sum_products(estimate.factors, sums[..., None, :], axis=-3)
+    variance_of_sum = sum_products(sums, sums, axis=-2)
+    total_variance = variances.sum(axis=-2)
+    scale = xp.maximum(xp.amax(xp.abs(values), axis=-2), xp.abs(total))
+    noisy = xp.sqrt(variance_of_sum) > ROUNDING * at_least(scale, TINY)
+    divisor = xp.where(noisy, variance_of_sum, 1.0)
+    by_covariance = covariance / divisor[..., None, :]
+    varied = (total_variance > 0)[..., None, :]
     # Without any variance a gap is rounding: it goes to the players in equal parts, not to the base value.
-    even = np.full(variances.shape, 1.0 / max(1, len(variances) - 1))
-    even[-1] = 0.0
-    by_variance = np.where(varied, variances / np.where(varied, total_variance, 1.0), even)
-    dof = np.where(np.isfinite(estimate.dof), estimate.dof, 1e9).min(axis=0)
+    even = zeros(variances.shape, variances)
+    even[..., :-1, :] = 1.0 / max(1, variances.shape[-2] - 1)
+    by_variance = xp.where(varied, variances / xp.where(varied, total_variance[..., None, :], 1.0), even)
+    dof = xp.amin(xp.where(xp.isfinite(estimate.dof), estimate.dof, 1e9), axis=-2)
     # A gap far outside what the units show of the sum's spread: they are unlike the population, and so is their slope.
-    distance = (total - estimate.values.sum(axis=0)) ** 2 / divisor
-    trust = np.where(noisy, dof / (dof + 10.0 + distance), 0.0)
-    return Closing(trust * by_covariance + (1.0 - trust) * by_variance, trust * sums**2 / divisor)
+    distance = (total - values.sum(axis=-2)) ** 2 / divisor
+    trust = xp.where(noisy, dof / (dof + EVEN_DOF + distance), 0.0)[..., None, :]
+    return EfficiencyShares(
+        trust * by_covariance + (1.0 - trust) * by_variance, trust * sums**2 / divisor[..., None, :]
+    )
 
 
-def close_sum(estimate: Estimate, total: FloatArray) -> Estimate:
-    """Make the components sum to `total` (outputs,), and the roots to zero: the errors are those of closed values."""
-    spread = closing(estimate, total)
-    values = estimate.values + spread.shares * (total - estimate.values.sum(axis=0))
-    rows = spread.project(estimate.rows) / np.maximum(1.0 - spread.leverage, LEAST_LEFT)[:, None]
-    return Estimate(values, rows, estimate.dof)
+def enforce_efficiency(estimate: Estimate, total: Array) -> Estimate:
+    """Make the components sum to `total` (..., outputs), and the factors to zero."""
+    spread = efficiency_shares(estimate, total)
+    values = estimate.values + spread.shares * (total - estimate.values.sum(axis=-2))[..., None, :]
+    left = at_least(1.0 - spread.leverage, LEAST_LEFT)[..., None, :]
+    return Estimate(values, project(estimate.factors, spread.shares[..., None, :, :]) / left, estimate.dof)
 
 
-def mix(one: Estimate, other: Estimate, part: float) -> Estimate:
-    """`1 - part` of one estimate and `part` of another from the same units, root by root."""
+def mix(first: Estimate, second: Estimate, part: float) -> Estimate:
+    """`1 - part` of one estimate and `part` of another from the same units, factor by factor."""
     return Estimate(
-        (1.0 - part) * one.values + part * other.values, (1.0 - part) * one.rows + part * other.rows, other.dof
+        (1.0 - part) * first.values + part * second.values,
+        (1.0 - part) * first.factors + part * second.factors,
+        second.dof,
     )

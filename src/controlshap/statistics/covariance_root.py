@@ -1,87 +1,88 @@
-"""A covariance as its square root: rows whose outer products sum to it. Arrays only."""
+"""A covariance as its square root: factors whose outer products sum to it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from controlshap._arrays import Array, at_least, concat, gram, namespace, sum_by, sum_products, to_like, zeros
 from controlshap._types import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
-class Roots:
-    """A covariance as a sum of outer products of `rows`, with the degrees of freedom of each part.
+class CovarianceRoot:
+    """A covariance as a sum of outer products of factors, with the degrees of freedom of each part.
 
-    Everything that is linear in the estimate (subtracting a control, closing the sum) is done to the
-    rows; the covariance and its degrees of freedom follow.
+    Everything that is linear in the estimate (subtracting a control, enforcing efficiency) is done to the factors; the
+    covariance and its degrees of freedom follow.
 
     Attributes
     ----------
-    rows : ndarray of shape (n_roots, components, outputs, functions)
-        The covariance of (c, f) with (d, g) for an output is `sum_k rows[k, c, o, f] rows[k, d, o, g]`.
-    group : ndarray of shape (n_roots,)
-        Part that each root belongs to.
+    factors : array of shape (..., n_factors, components, outputs, functions)
+        The covariance of (c, f) with (d, g) for an output is `sum_k factors[k, c, o, f] factors[k, d, o, g]`.
+    part : ndarray of shape (n_factors,)
+        Part that each factor belongs to.
     dof : ndarray of shape (n_parts,)
         Degrees of freedom of each part.
-    block : ndarray of shape (n_roots,) or None
-        Block of units that each root comes from, where roots come from units.
+    block : ndarray of shape (n_factors,) or None
+        Block of units that each factor comes from, where factors come from units.
     """
 
-    rows: FloatArray
-    group: IntArray
+    factors: Array
+    part: IntArray
     dof: FloatArray
     block: IntArray | None = None
 
     @classmethod
-    def zero(cls, shape: tuple[int, ...]) -> Roots:
-        """No variance at all."""
-        return cls(np.zeros((0, *shape)), np.zeros(0, dtype=np.int64), np.zeros(0))
+    def zero(cls, shape: tuple[int, ...]) -> CovarianceRoot:
+        """No variance, for estimates of a shape (components, outputs, functions)."""
+        return cls.zero_like(np.zeros(shape))
 
-    def join(self, other: Roots) -> Roots:
-        """The sum of two independent parts; roots of the other belong to no block (-1)."""
-        return Roots(
-            np.concatenate([self.rows, other.rows]),
-            np.concatenate([self.group, other.group + len(self.dof)]),
+    @classmethod
+    def zero_like(cls, estimates: Array) -> CovarianceRoot:
+        """No variance, for estimates `(..., components, outputs, functions)`."""
+        shape = estimates.shape
+        return cls(zeros((*shape[:-3], 0, *shape[-3:]), estimates), np.zeros(0, dtype=np.int64), np.zeros(0))
+
+    def join(self, other: CovarianceRoot) -> CovarianceRoot:
+        """The sum of two independent covariances; factors of the other belong to no block (-1)."""
+        if not len(other.part):
+            return self
+        return CovarianceRoot(
+            concat([self.factors, other.factors], axis=-4),
+            np.concatenate([self.part, other.part + len(self.dof)]),
             np.concatenate([self.dof, other.dof]),
-            None if self.block is None else np.concatenate([self.block, np.full(len(other.rows), -1)]),
+            None if self.block is None else np.concatenate([self.block, np.full(len(other.part), -1)]),
         )
 
-    def variances(self) -> FloatArray:
-        """Shape of one root."""
-        variances: FloatArray = np.einsum("k...,k...->...", self.rows, self.rows)
-        return variances
+    def variances(self) -> Array:
+        """Diagonal of the covariance, `(..., components, outputs, functions)`."""
+        return sum_products(self.factors, self.factors, axis=-4)
 
-    def function_covariances(self) -> FloatArray:
-        """Covariance between functions per component and output, `(components, outputs, F, F)`."""
-        covariances: FloatArray = np.einsum("kcof,kcog->cofg", self.rows, self.rows)
-        return covariances
+    def function_covariances(self) -> Array:
+        """Covariance between functions for each component and output, `(..., components, outputs, F, F)`."""
+        return gram(self.factors)
 
-    def degrees_of_freedom(self) -> FloatArray:
-        """Satterthwaite's degrees of freedom, shape of one root, with the unbiased plug-in.
+    def degrees_of_freedom(self) -> Array:
+        """Satterthwaite's degrees of freedom, `(..., components, outputs, functions)`, with the unbiased plug-in.
 
         `E[V_k^2] = (1 + 2/d_k) E[V_k]^2`, hence d_k + 2 below and - 2 at the end; one part gives back
         its own degrees of freedom. Infinite where the variance is zero.
         """
-        shape = self.rows.shape[1:]
-        if len(self.dof) == 0:
-            return np.full(shape, math.inf)
-        if len(self.dof) == 1:
-            return np.full(shape, self.dof[0])
-        parts = sum_by(self.group, self.rows**2, len(self.dof))
-        total = parts.sum(axis=0)
+        xp, shape = namespace(self.factors), self.factors.shape
+        if len(self.dof) < 2:
+            return zeros((*shape[:-4], *shape[-3:]), self.factors) + (self.dof[0] if len(self.dof) else math.inf)
+        parts = sum_by(self.part, self.factors**2, len(self.dof), axis=-4)
+        total = parts.sum(axis=-4, keepdims=True)
         # shares of the whole: squares of variances leave the range of doubles for outputs beyond 1e77
-        shares = parts / np.where(total > 0, total, 1.0)
-        spread = np.einsum("k...,k->...", shares**2, 1.0 / (self.dof + 2.0))
-        dof = np.where(spread > 0, 1.0 / np.where(spread > 0, spread, 1.0) - 2.0, math.inf)
-        result: FloatArray = np.maximum(dof, min(1.0, float(self.dof.min())))
-        return result
+        shares = parts / xp.where(total > 0, total, 1.0)
+        of_part = to_like((1.0 / (self.dof + 2.0))[:, None, None, None], parts)
+        spread = sum_products(shares**2, of_part, axis=-4)
+        dof = xp.where(spread > 0, 1.0 / xp.where(spread > 0, spread, 1.0) - 2.0, math.inf)
+        return at_least(dof, min(1.0, float(self.dof.min())))
 
-
-def sum_by(labels: IntArray, values: FloatArray, n_labels: int) -> FloatArray:
-    """Sum `values` (axis 0) over equal labels 0 to n_labels - 1; every label occurs."""
-    order = np.argsort(labels, kind="stable")
-    starts = np.searchsorted(labels[order], np.arange(n_labels))
-    sums: FloatArray = np.add.reduceat(values[order], starts, axis=0)
-    return sums
+    def degrees_of_freedom_of(self, factors: Array) -> Array:
+        """Degrees of freedom `(..., components, outputs)` of one function's factors in the same parts."""
+        return replace(self, factors=factors[..., None]).degrees_of_freedom()[..., 0]

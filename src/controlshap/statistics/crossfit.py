@@ -1,4 +1,4 @@
-"""Coefficients from other folds: nothing that multiplies a block of units was fitted to it. Arrays only.
+"""Coefficients from other folds: nothing that multiplies a block of units was fitted to it.
 
 With coefficients from the same units an adjusted estimate has a bias of order 1/n, and its standard error is too
 small when units are few and heavy-tailed. Here blocks of units (a background row with all its visits; one unit when
@@ -8,18 +8,35 @@ from the other folds, for each fold.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap._arrays import (
+    Array,
+    batches,
+    concat,
+    gram,
+    namespace,
+    subtract_where,
+    sum_by_fold,
+    sum_products,
+    take,
+    to_like,
+    weighted_sum,
+)
+from controlshap._types import FloatArray, IntArray
 from controlshap.statistics.coefficients import Coefficients, extrapolation, regress
-from controlshap.statistics.control_variate import Estimate, KnownValues, closing
-from controlshap.statistics.two_stage import Roots, sum_by
+from controlshap.statistics.control_variate import Estimate, KnownValues, efficiency_shares, project
+from controlshap.statistics.covariance_root import CovarianceRoot
 
-#: Folds for few blocks and for many: the more blocks, the less it matters what a fold leaves out.
+#: Folds for few blocks and for many. What a fold leaves out is a tenth of 120 blocks, or a quarter of more than 120,
+#: and coefficients from 90 blocks are as good as from 108: their relative error is of order 1/sqrt(n).
 MOST_FOLDS, FEWER_FOLDS, FEW_BLOCKS = 10, 4, 120
-#: Degrees of freedom for each root that takes part: 1 for each normal one.
+#: Degrees of freedom for each factor that takes part: for normal factors `(sum r^2)^2 / sum r^4` is n/3, and they have
+#: n degrees of freedom (docs/mathematics.md, section 12).
 OF_NORMAL = 3.0
 
 
@@ -29,35 +46,110 @@ class Blocks:
 
     Attributes
     ----------
-    means : ndarray of shape (m, components, outputs, functions)
+    means : array of shape (..., m, components, outputs, functions)
         Whose mean over blocks is the estimate.
-    roots : Roots
-        Of the covariance of that mean, with the block of each root.
-    shared : Roots
-        Of an error that all blocks share (of v(0)).
+    root : CovarianceRoot
+        Of the covariance of that mean, with the block of each factor.
+    shared : CovarianceRoot
+        Of the error of v(0), which all blocks share.
+    folds : ndarray of shape (m,)
+        Fold of each block.
     """
 
-    means: FloatArray
-    roots: Roots
-    shared: Roots
+    means: Array
+    root: CovarianceRoot
+    shared: CovarianceRoot
+    folds: IntArray
+
+    @property
+    def n_folds(self) -> int:
+        """Number of folds."""
+        return int(self.folds.max()) + 1
+
+    @property
+    def fold_weights(self) -> FloatArray:
+        """Share of the blocks that each fold has."""
+        return np.bincount(self.folds) / len(self.folds)
+
+    @property
+    def fold_of_factor(self) -> IntArray:
+        """Fold of each factor of the root."""
+        if self.root.block is None:
+            raise TypeError("cross-fitting needs factors that come from units")
+        return self.folds[self.root.block]
+
+    @cached_property
+    def dof(self) -> Array:
+        """Degrees of freedom `(..., components, outputs)` of what the other folds say of the first function."""
+        whole = self.root.join(self.shared).degrees_of_freedom()[..., 0]
+        return whole * (self.n_folds - 1) / self.n_folds
+
+    @cached_property
+    def batches(self) -> list[slice]:
+        """Folds that are worked on together."""
+        return batches(self.n_folds, self.means)
+
+    @cached_property
+    def others(self) -> list[Array]:
+        """Factors of the other folds for each batch of folds, `(..., folds, n_factors, c, o, f)`, shared ones last.
+
+        Those of the fold itself are 0, and the others are centred on each other alone: what is left out must leave no
+        trace, not even in a mean.
+        """
+        root, kept = self.root, self.fold_of_factor != np.arange(self.n_folds)[:, None]  # (folds, n_factors)
+        sums = sum_by_fold(root.part, root.factors, len(root.dof), kept)
+        counts = np.stack([np.bincount(root.part, weights=of_fold, minlength=len(root.dof)) for of_fold in kept])
+        means = sums / to_like(np.maximum(counts, 1.0)[..., None, None, None], sums)
+        shared, others = self.shared.factors[..., None, :, :, :, :], []
+        for batch in self.batches:
+            center = take(means[..., batch, :, :, :, :], root.part, axis=-4)
+            mask = kept[batch, :, None, None, None]
+            factors = subtract_where(mask, root.factors[..., None, :, :, :, :], center)
+            shape = (*factors.shape[:-4], shared.shape[-4], *factors.shape[-3:])
+            others.append(concat([factors, namespace(sums).broadcast_to(shared, shape)], axis=-4))
+        return others
+
+
+@dataclass(frozen=True)
+class _Folded:
+    """One function's part of an estimate on its way through the folds.
+
+    Attributes
+    ----------
+    means : array of shape (..., m, components, outputs)
+    factors : array of shape (..., n_factors, components, outputs)
+    others : list of arrays of shape (..., folds, n_factors, components, outputs)
+        Factors of the other folds, as each fold of a batch sees them.
+    common : list of arrays of shape (..., folds, n_common, components, outputs)
+        Factors of errors that all folds share: of v(0), and of known values.
+    """
+
+    means: Array
+    factors: Array
+    others: list[Array]
+    common: list[Array]
 
 
 def deal_folds(n_blocks: int, rng: np.random.Generator) -> IntArray:
     """A fold for every block, of sizes as equal as can be."""
-    n_folds = MOST_FOLDS if n_blocks <= FEW_BLOCKS else FEWER_FOLDS
-    return rng.permutation(n_blocks) % min(n_folds, n_blocks)
+    return rng.permutation(n_blocks) % count_folds(n_blocks)
+
+
+def count_folds(n_blocks: int) -> int:
+    """Folds that so many blocks are dealt into."""
+    return min(MOST_FOLDS if n_blocks <= FEW_BLOCKS else FEWER_FOLDS, n_blocks)
 
 
 def adjust_by_folds(
-    blocks: Blocks, known: KnownValues | None, size: FloatArray | None, total: FloatArray | None, folds: IntArray
+    blocks: Blocks, known: KnownValues | None, size: Array | None, total: Array | None
 ) -> tuple[Estimate, Coefficients | None]:
-    """Subtract the controls and close the sum, each fold with what the other folds say.
+    """Subtract the controls and enforce efficiency, each fold with what the other folds say.
 
     Parameters
     ----------
-    known, size : KnownValues and ndarray, or None
+    known, size : KnownValues and array, or None
         The controls' known values and sizes (see `regress`); None for the estimate without control.
-    total : ndarray of shape (outputs,) or None
+    total : array of shape (..., outputs) or None
         What components sum to; None leaves the sum open.
 
     Returns
@@ -66,74 +158,98 @@ def adjust_by_folds(
     coefficients : Coefficients or None
         Means over folds.
     """
-    roots, shared, n_folds = blocks.roots, blocks.shared, int(folds.max()) + 1
-    if roots.block is None:
-        raise TypeError("cross-fitting needs roots that come from units")
-    of_root = folds[roots.block]
-    shares = np.bincount(folds) / len(folds)
-    # What the other folds say: (fold, root, component, output, function), shared roots at the end of each.
-    others = np.stack([_without(roots, of_root != k) for k in range(n_folds)])
-    others = np.concatenate([others, np.broadcast_to(shared.rows, (n_folds, *shared.rows.shape))], axis=1)
-    dof = roots.join(shared).degrees_of_freedom()[..., 0] * (n_folds - 1) / n_folds
-    rows, means, residual = roots.rows[..., 0], blocks.means[..., 0], others[..., 0]
-    shared_rows = np.broadcast_to(shared.rows[..., 0], (n_folds, *shared.rows.shape[:-1]))
-    known_rows = np.zeros((n_folds, 0, *rows.shape[1:]))
+    xp, root, shared = namespace(blocks.means), blocks.root, blocks.shared.factors[..., None, :, :, :, 0]
+    shape = (*shared.shape[:-4], blocks.n_folds, *shared.shape[-3:])
+    others = [part[..., 0] for part in blocks.others]
+    folded = _Folded(blocks.means[..., 0], root.factors[..., 0], others, [xp.broadcast_to(shared, shape)])
     coefficients = None
     if known is not None and size is not None:
-        covariances = np.einsum("fkcog,fkcoh->fcogh", others, others)
-        covariances[..., 1:, 1:] += known.roots.function_covariances()
-        few = len(folds) <= FEW_BLOCKS  # one block of many makes no correlation, if all vary: see participation
-        free = np.minimum(dof, OF_NORMAL * participation(others)) if len(known.priors) else dof
-        fit = regress(covariances, free, size, known.priors, rows=others if few else None)
-        overall = blocks.means[..., 1:].mean(axis=0) - known.values
-        residual = residual - np.einsum("fcog,fkcog->fkco", fit.alpha, others[..., 1:])
-        rows = rows - np.einsum("kcog,kcog->kco", fit.alpha[of_root], roots.rows[..., 1:])
-        left = np.einsum("kco,kco->co", rows, rows)
-        reach = np.sqrt(extrapolation(fit.fitted, overall, covariances, free, left, known.priors))
-        residual, rows = reach[:, None] * residual, reach[of_root] * rows
-        means = means - np.einsum("bcog,bcog->bco", fit.alpha[folds], blocks.means[..., 1:] - known.values)
-        shared_rows = shared_rows - np.einsum("fcog,kcog->fkco", fit.alpha, shared.rows[..., 1:])
-        known_rows = -np.einsum("fcog,kcog->fkco", fit.alpha, known.roots.rows)
-        coefficients = Coefficients(
-            *(np.tensordot(shares, part, axes=1) for part in (fit.alpha, fit.squared_correlation, fit.fitted))
-        )
+        folded, coefficients = _control(blocks, folded, known, size)
     if total is not None:
-        unclosed = means.mean(axis=0)
-        rows, means = rows.copy(), means.copy()
-        shared_rows, known_rows = shared_rows.copy(), known_rows.copy()
-        for k in range(n_folds):
-            inside, here = folds == k, of_root == k
-            spread = closing(Estimate(unclosed, residual[k], dof), total)
-            means[inside] += spread.shares * (total - means[inside].sum(axis=1))[:, None]
-            rows[here] = spread.project(rows[here])
-            shared_rows[k] = spread.project(shared_rows[k])
-            known_rows[k] = spread.project(known_rows[k])
-    in_all = [np.einsum("f,fkco->kco", shares, part) for part in (shared_rows, known_rows)]
-    of_units = Roots(rows[..., None], roots.group, roots.dof).degrees_of_freedom()[..., 0]
-    return Estimate(means.mean(axis=0), np.concatenate([rows, *in_all]), of_units), coefficients
+        folded = _enforce_efficiency(blocks, folded, total)
+    weights = to_like(blocks.fold_weights, shared)
+    in_all = [xp.einsum("f,...fkco->...kco", weights, part) for part in folded.common]
+    factors = concat([folded.factors, *in_all], axis=-3)
+    return Estimate(folded.means.mean(axis=-3), factors, root.degrees_of_freedom_of(folded.factors)), coefficients
 
 
-def participation(rows: FloatArray) -> FloatArray:
-    """How many roots make up the variance, `(..., components, outputs)`: the fewest of the model and of any control.
+def _control(blocks: Blocks, folded: _Folded, known: KnownValues, size: Array) -> tuple[_Folded, Coefficients]:
+    """Subtract the controls, with coefficients for each fold from the others."""
+    of_factor, fit, variance_factor = blocks.fold_of_factor, *_fit_by_folds(blocks, known, size)
+    alpha, controls = fit.alpha, blocks.root.factors[..., 1:]
+    factors = folded.factors - sum_products(take(alpha, of_factor, axis=-4), controls, axis=-1)
+    reach = namespace(alpha).sqrt(variance_factor(sum_products(factors, factors, axis=-3)))
+    gaps = blocks.means[..., 1:] - known.values[..., None, :, :, :]
+    of_fold = alpha[..., None, :, :, :]
+    residuals = [
+        (part - sum_products(of_fold[..., batch, :, :, :, :], others[..., 1:], axis=-1)) * reach[..., batch, None, :, :]
+        for batch, part, others in zip(blocks.batches, folded.others, blocks.others, strict=True)
+    ]
+    shared = folded.common[0] - sum_products(of_fold, blocks.shared.factors[..., None, :, :, :, 1:], axis=-1)
+    of_known = -sum_products(of_fold, known.root.factors[..., None, :, :, :, :], axis=-1)
+    means = folded.means - sum_products(take(alpha, blocks.folds, axis=-4), gaps, axis=-1)
+    controlled = _Folded(means, take(reach, of_factor, axis=-3) * factors, residuals, [shared, of_known])
+    weights = blocks.fold_weights
+    return controlled, Coefficients(
+        weighted_sum(weights, alpha, axis=-4),
+        weighted_sum(weights, fit.squared_correlation, axis=-3),
+        weighted_sum(weights, fit.fitted, axis=-4),
+    )
 
-    `(sum r^2)^2 / sum r^4` is n for n roots of one size, and n/3 for normal ones. Components to which rare rows matter
-    vary in few units, and a correlation of these is none.
+
+def _fit_by_folds(blocks: Blocks, known: KnownValues, size: Array) -> tuple[Coefficients, Callable[[Array], Array]]:
+    """Coefficients for each fold, and what the variance gains by them, for the variance that is left.
+
+    Everything has an axis of folds, of the shape (..., folds, components, outputs, ...).
     """
-    squares = rows**2
-    total, fourth = squares.sum(axis=-4), np.einsum("...kcog,...kcog->...cog", squares, squares)
-    found = total**2 / np.where(fourth > 0, fourth, 1.0)
-    of_controls = np.where(fourth > 0, found, np.inf)[..., 1:]  # one that does not vary is not used
-    fewest: FloatArray = np.minimum(found[..., 0], of_controls.min(axis=-1))
-    return fewest
+    # one block of many makes no correlation, if all vary: see participation
+    xp, few = namespace(blocks.means), len(blocks.folds) <= FEW_BLOCKS
+    of_known = known.root.function_covariances()[..., None, :, :, :, :]
+    covariances, dof, fits = [], [], []
+    for others in blocks.others:
+        covariance, free = gram(others), blocks.dof[..., None, :, :]
+        covariance[..., 1:, 1:] += of_known
+        if len(known.priors):
+            free = xp.minimum(free, OF_NORMAL * participation(others))
+        factors = others if few else None
+        fits.append(regress(covariance, free, size[..., None, :, :, :], known.priors, factors=factors))
+        covariances.append(covariance)
+        dof.append(free)
+    fit = Coefficients(
+        concat([part.alpha for part in fits], axis=-4),
+        concat([part.squared_correlation for part in fits], axis=-3),
+        concat([part.fitted for part in fits], axis=-4),
+    )
+    error = (blocks.means[..., 1:].mean(axis=-4) - known.values)[..., None, :, :, :]
+    every, free = concat(covariances, axis=-5), concat(dof, axis=-3)
+    return fit, lambda left: extrapolation(fit.fitted, error, every, free, left[..., None, :, :], known.priors)
 
 
-def _without(roots: Roots, keep: BoolArray) -> FloatArray:
-    """The rows of the blocks that are kept, centred on these alone, and 0 for the others.
+def _enforce_efficiency(blocks: Blocks, folded: _Folded, total: Array) -> _Folded:
+    """Spread the gap of each fold by shares from the others."""
+    values, dof = folded.means.mean(axis=-3)[..., None, :, :], blocks.dof[..., None, :, :]
+    shares = concat(
+        [efficiency_shares(Estimate(values, others, dof), total[..., None, :]).shares for others in folded.others],
+        axis=-3,
+    )
+    gaps = (total[..., None, :] - folded.means.sum(axis=-2))[..., None, :]
+    return replace(
+        folded,
+        means=folded.means + take(shares, blocks.folds, axis=-3) * gaps,
+        factors=project(folded.factors, take(shares, blocks.fold_of_factor, axis=-3)),
+        common=[project(part, shares[..., None, :, :]) for part in folded.common],
+    )
 
-    What is left out must leave no trace, not even in a mean that the others were centred on.
+
+def participation(factors: Array) -> Array:
+    """How many factors make up the variance, `(..., components, outputs)`: the fewest of the model and of any control.
+
+    `(sum r^2)^2 / sum r^4` is n for n factors of one size, and n/3 for normal ones. Components to which rare rows
+    matter vary in few units, and a correlation of these is none.
     """
-    rows = np.where(keep[:, None, None, None], roots.rows, 0.0)
-    counts = np.bincount(roots.group, weights=keep, minlength=len(roots.dof))
-    means = sum_by(roots.group, rows, len(roots.dof)) / np.maximum(counts, 1.0)[:, None, None, None]
-    rows -= np.where(keep[:, None, None, None], means[roots.group], 0.0)
-    return rows
+    xp = namespace(factors)
+    squares = factors**2
+    total, fourth = squares.sum(axis=-4), sum_products(squares, squares, axis=-4)
+    count = total**2 / xp.where(fourth > 0, fourth, 1.0)
+    of_controls = xp.where(fourth > 0, count, np.inf)[..., 1:]  # one that does not vary is not used
+    return xp.minimum(count[..., 0], xp.amin(of_controls, axis=-1))

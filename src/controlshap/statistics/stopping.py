@@ -125,7 +125,7 @@ class Stopping:
         Budget that estimator and control were chosen for, where this is a continuation.
     was_early : bool
         Whether the run that is continued could end early.
-    share : float
+    alpha_fraction : float
         Part of alpha for all looks of this run; less than 1 for a continuation of what was looked at before.
     staged : bool
         Whether the run goes in stages although nothing can end it, so that one sees how it settles.
@@ -139,13 +139,21 @@ class Stopping:
     time_limit: float | None = None
     planned: int | None = None
     was_early: bool = False
-    share: float = 1.0
+    alpha_fraction: float = 1.0
     staged: bool = False
 
     @property
     def looks(self) -> bool:
         """Whether what was found may end a run."""
         return self.tolerance is not None or self.absolute is not None or bool(self.rules)
+
+    @property
+    def goals(self) -> str:
+        """What to stop for, as it was asked for."""
+        asked = [f"tolerance={self.tolerance}"] if self.tolerance is not None else []
+        asked += [f"absolute_tolerance={self.absolute}"] if self.absolute is not None else []
+        asked += [f"stop={rule.kind + (f' {rule.k}' if rule.k else '')!r}" for rule in self.rules]
+        return " and ".join(asked)
 
     @property
     def early(self) -> bool:
@@ -157,14 +165,14 @@ class Stopping:
         """Budget that estimator and control are chosen for."""
         return self.budget if self.planned is None else self.planned
 
-    def error_ratio(self, snapshot: Snapshot, share: float) -> float:
+    def error_ratio(self, snapshot: Snapshot, alpha_fraction: float) -> float:
         """How many times too large the errors are, at worst; 1 or less is good enough, and 1 where nothing was asked.
 
-        `share` of alpha is what this look may be wrong with.
+        `alpha_fraction` of alpha is what this look may be wrong with.
         """
         if not self.looks:
             return 1.0
-        ratios = [rule.ratio(snapshot, share * self.alpha / len(self.rules)) for rule in self.rules]
+        ratios = [rule.ratio(snapshot, alpha_fraction * self.alpha / len(self.rules)) for rule in self.rules]
         # an error that is itself known from few degrees of freedom may be far too small, and is chosen for being small
         largest = (snapshot.errors * known_badly(snapshot.dof)).max(axis=0)
         if not snapshot.complete and (largest <= ROUNDING * np.abs(snapshot.values).max(initial=0.0)).any():

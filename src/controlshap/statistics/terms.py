@@ -1,7 +1,8 @@
 """What units contribute: every estimator is `solve(weighted mean of terms)`.
 
 Shapes: `n` units, `c` components (the players, then the base value), `o` outputs, `f` functions
-(the model first, then the surrogates). Model and surrogates go through the same code.
+(the model first, then the surrogates). Model and surrogates go through the same code. The terms of a mean may have
+leading axes for explained rows.
 
 `pseudo_values` linearises `solve`: their weighted mean is the estimate, so that every variance
 formula for a mean applies, to walks (where terms are the contributions themselves) and to least
@@ -12,21 +13,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 import scipy.linalg
 
+from controlshap._arrays import Array, sum_by, weighted_sum
 from controlshap._errors import SingularSystemError
 from controlshap._types import FloatArray, IntArray
-from controlshap.statistics.two_stage import sum_by
 
-#: Units whose pseudo-values are formed at once.
+#: Units whose pseudo-values are formed at once: 8192 units of 100 components are 7 MB.
 BATCH = 8192
+#: One minus the leverage of a unit is taken to be at least this: a unit that alone determines a value has a residual
+#: that is rounding, and no correction makes an error of it.
+LEAST_FREE = 1e-3
+#: Ratio of eigenvalues below which the least squares is singular: values would then be known to 1e-6 of their size.
+SINGULAR = 1e-10
 
 
 class Terms(Protocol):
     """The contributions of all units to one estimate."""
+
+    #: Whether a constraint of the estimate makes its values sum to f(x).
+    constrained: ClassVar[bool]
 
     @property
     def n_units(self) -> int:
@@ -36,14 +45,23 @@ class Terms(Protocol):
     def n_fitted(self) -> int:
         """Coefficients that are still to be fitted to these units; 0 where the estimate is a mean of them."""
 
-    def solve(self, weights: FloatArray) -> FloatArray:
-        """Estimates `(batch, c, o, f)` for weights `(batch, n)` that sum to 1."""
+    def solve(self, weights: FloatArray) -> Array:
+        """Estimates `(batch, ..., c, o, f)` for weights `(batch, n)` that sum to 1."""
 
-    def pseudo_values(self, weights: FloatArray) -> FloatArray:
-        """`(n, c, o, f)`, whose weighted mean is `solve(weights)`."""
+    def pseudo_values(self, weights: FloatArray) -> Array:
+        """`(..., n, c, o, f)`, whose weighted mean is `solve(weights)`."""
 
-    def residual_pseudo_values(self, weights: FloatArray) -> FloatArray:
+    def residual_pseudo_values(self, weights: FloatArray) -> Array:
         """The same with residuals corrected for leverage: for variances only."""
+
+    def base_slope(self, weights: FloatArray) -> FloatArray:
+        """Derivative of every component `(c,)` with respect to a v(0) that the estimate takes as known."""
+
+    def draw_solutions(self, weights: FloatArray, at_x: FloatArray, at_draws: FloatArray) -> FloatArray | None:
+        """What each draw alone would have given, `(draws, c, o)`, for the first function; None for a mean.
+
+        `at_x` (outputs,) is v(all), `at_draws` (draws, outputs) is v(0) of each draw.
+        """
 
     def with_controls(self, controls: FloatArray) -> Terms:
         """Beside controls of known value 0 as further functions."""
@@ -75,20 +93,22 @@ class UnitTerms(Terms, Protocol):
 class MeanTerms:
     """Terms whose weighted mean is the estimate: walks, per-feature sampling, enumeration."""
 
-    values: FloatArray  # (n, c, o, f)
+    constrained: ClassVar[bool] = False
+
+    values: FloatArray  # (..., n, c, o, f), or a tensor
 
     n_fitted = 0
 
     @property
     def n_units(self) -> int:
         """Number of units."""
-        return len(self.values)
+        return int(self.values.shape[-4])
 
-    def solve(self, weights: FloatArray) -> FloatArray:
+    def solve(self, weights: FloatArray) -> Array:
         """Weighted means."""
-        return np.tensordot(weights, self.values, axes=1)
+        return weighted_sum(weights, self.values, axis=-4)
 
-    def pseudo_values(self, weights: FloatArray) -> FloatArray:  # noqa: ARG002 (a mean is linear)
+    def pseudo_values(self, weights: FloatArray) -> Array:  # noqa: ARG002 (a mean is linear)
         """The terms themselves."""
         return self.values
 
@@ -121,6 +141,14 @@ class MeanTerms:
         within = np.concatenate([self.values[:, :-1] - of_units, nothing], axis=1)
         return within, np.concatenate([of_units - mean, nothing], axis=1)
 
+    def base_slope(self, weights: FloatArray) -> FloatArray:  # noqa: ARG002
+        """1 for the base value itself."""
+        slope: FloatArray = np.eye(self.values.shape[-3])[-1]
+        return slope
+
+    def draw_solutions(self, weights: FloatArray, at_x: FloatArray, at_draws: FloatArray) -> None:
+        """None: the terms of a mean do not keep their draws apart."""
+
 
 @dataclass(frozen=True)
 class LeastSquaresTerms:
@@ -141,6 +169,8 @@ class LeastSquaresTerms:
     paired : bool
         Which of the two forms.
     """
+
+    constrained: ClassVar[bool] = True
 
     regressors: FloatArray
     targets: FloatArray
@@ -242,10 +272,7 @@ class LeastSquaresTerms:
         return solution
 
     def draw_solutions(self, weights: FloatArray, at_x: FloatArray, at_draws: FloatArray) -> FloatArray:
-        """What each draw alone would have given, `(draws, c, o)`, for the first function.
-
-        `at_x` (outputs,) is v(all), `at_draws` (draws, outputs) is v(0) of each draw.
-        """
+        """Solve with the targets of each draw."""
         n_draws, o = at_draws.shape
         n_known = len(self.draw_targets)
         if n_known < self.n_units:  # the first of many units tell it well enough
@@ -269,7 +296,7 @@ class LeastSquaresTerms:
         influence, leverage = self.influence(weights)
         residuals = self.targets - np.tensordot(self.regressors, estimate[:p], axes=1)
         if corrected:
-            residuals = residuals / np.sqrt(np.maximum(1.0 - leverage, 1e-3))[:, None, None]
+            residuals = residuals / np.sqrt(np.maximum(1.0 - leverage, LEAST_FREE))[:, None, None]
         pseudo = np.empty((self.n_units, p + 1, *self.total.shape))
         np.multiply(influence[:, :, None, None], residuals[:, None], out=pseudo[:, :p])
         pseudo[:, :p] += estimate[:p]
@@ -285,7 +312,7 @@ class LeastSquaresTerms:
         for start in range(0, self.n_units, BATCH):
             part = slice(start, start + BATCH)
             residuals = self.targets[part] - np.tensordot(self.regressors[part], estimate[:p], axes=1)
-            residuals /= np.sqrt(np.maximum(1.0 - leverage[part], 1e-3))[:, None, None]
+            residuals /= np.sqrt(np.maximum(1.0 - leverage[part], LEAST_FREE))[:, None, None]
             numbers, index = np.unique(batch[part], return_inverse=True)
             sums[numbers] += sum_by(
                 index.reshape(-1), influence[part, :, None, None] * residuals[:, None], len(numbers)
@@ -307,7 +334,7 @@ class LeastSquaresTerms:
         return solved @ basis.T, leverage
 
     def base_slope(self, weights: FloatArray) -> FloatArray:
-        """Derivative of every component `(c,)` with respect to v(0), which the estimate takes as known."""
+        """Solve for what v(0) changes in targets and total."""
         ones = np.ones((1, 1))
         shift = np.zeros((self.n_units, 1, 1)) if self.paired else -np.ones((self.n_units, 1, 1))
         return self._solve(weights[None], shift, -ones, ones)[0, :, 0, 0]
@@ -323,7 +350,7 @@ def _check_regular(gram: FloatArray, n_units: int, p: int, paired: bool) -> None
     if p < 2:
         return
     spectrum = np.linalg.eigvalsh(gram)
-    if (spectrum[:, 0] <= 1e-10 * spectrum[:, -1]).any():
+    if (spectrum[:, 0] <= SINGULAR * spectrum[:, -1]).any():
         kind = "pairs of coalitions" if paired else "coalitions"
         raise SingularSystemError(
             f"{n_units} {kind} leave the least squares of KernelSHAP singular for {p} players: at least "

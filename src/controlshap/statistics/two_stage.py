@@ -1,9 +1,8 @@
-"""Which background rows are visited, and what that means for the variance. Arrays only.
+"""Which background rows are visited, and what that means for the variance.
 
-The background is a finite population of blocks (a block is the rows that one unit uses; one row
-by default). Units visit blocks in shuffled cycles, so the estimate is the mean over blocks of the
-mean over visits, and its variance is that of two-stage sampling: with `m` of `M` blocks visited,
-`v_b` visits to block b and f = m/M,
+The background is a finite population of blocks (a block is the rows that one unit uses; one row by default), and blocks
+are the clusters of a two-stage design. Units visit blocks in shuffled cycles, so the estimate is the mean over blocks
+of the mean over visits. With `m` of `M` blocks visited, `v_b` visits to block b and f = m/M,
 
     var = (1 - f) s_between^2 / m  +  f / m^2  sum_b s_b^2 / v_b
 
@@ -20,27 +19,32 @@ from functools import cached_property
 
 import numpy as np
 
+from controlshap._arrays import Array, concat, sum_by, take, to_like, weighted_sum, zeros
 from controlshap._types import FloatArray, IntArray
-from controlshap.statistics.covariance_root import Roots as Roots
-from controlshap.statistics.covariance_root import sum_by as sum_by
+from controlshap.statistics.covariance_root import CovarianceRoot
 
-#: Below this share of the population, the within-block part of the variance is not worth its visits.
-FRESH_SHARE = 0.1
-#: After that, every fifth visit of the first pass is a second visit, to learn the within-block part.
+#: Below this sampling fraction the part of the variance within blocks, which is in proportion to it, is a tenth at
+#: most, and not worth its visits (docs/mathematics.md, section 6).
+FRESH_FRACTION = 0.1
+#: After that, every fifth visit of the first pass is a second visit, to learn the part within blocks: a fifth of the
+#: pass is the price, and of M rows M/5 show their own variance (docs/mathematics.md, section 6).
 REVISIT_EVERY = 5
-#: With more units than this, a bias of order 1/n is nothing and batches of units serve for variances.
+#: With more units than this, a bias of order 1/n is below 1/64 of a standard error of order 1/sqrt(n), and batches of
+#: units serve for variances (docs/design.md).
 MANY_UNITS = 4096
 
 
-def visit_sequence(n_blocks: int, n_units: int, rng: np.random.Generator) -> IntArray:
+def visit_sequence(n_blocks: int, n_units: int, rng: np.random.Generator | None) -> IntArray:
     """Blocks to visit, in order; a shorter sequence from an equal stream is a prefix of a longer one.
 
     The first pass visits every block once, in random order, with some second visits mixed in (they
     alone show the variance within a block); the second pass visits the blocks that have had one
-    visit; every later pass is a fresh shuffle.
+    visit; every later pass is a fresh shuffle. Without `rng` the blocks stand for themselves in an order that is random
+    already: those that have had one visit more than others are the first.
     """
-    order = rng.permutation(n_blocks)
-    head = max(1, math.ceil(FRESH_SHARE * n_blocks))
+    shuffle = np.arange if rng is None else rng.permutation
+    order = shuffle(n_blocks)
+    head = max(1, math.ceil(FRESH_FRACTION * n_blocks))
     fresh = REVISIT_EVERY - 1  # first visits between two second ones
     revisited = max(0, n_blocks - head) // fresh
     mixed = np.empty((revisited, REVISIT_EVERY), dtype=order.dtype)
@@ -49,7 +53,7 @@ def visit_sequence(n_blocks: int, n_units: int, rng: np.random.Generator) -> Int
     passes = [order[:head], mixed.ravel(), order[head + revisited * fresh :], order[revisited:]]
     n_visits = sum(len(part) for part in passes)
     while n_visits < n_units:
-        passes.append(rng.permutation(n_blocks))
+        passes.append(shuffle(n_blocks))
         n_visits += n_blocks
     return np.concatenate(passes)[:n_units]
 
@@ -67,7 +71,7 @@ def block_rows(n_rows: int, n_draws: int) -> IntArray:
 
 
 @dataclass(frozen=True)
-class Strata:
+class TwoStageDesign:
     """The block of each unit.
 
     Attributes
@@ -76,20 +80,20 @@ class Strata:
         Block of each unit; all different for independent draws.
     population : float
         Number of blocks there are; infinite for draws from a distribution.
-    settled : bool
+    exact_within : bool
         Whether one visit determines a block's value (all coalitions are enumerated), so that there
         is no variance within.
     sizes : ndarray of shape (n_units,) or None
-        Where what is taken for a unit is the mean of a batch of units: how many of them.
+        Units of each batch, where the means of batches take the place of units.
     """
 
     labels: IntArray
     population: float = math.inf
-    settled: bool = False
+    exact_within: bool = False
     sizes: IntArray | None = None
 
     @classmethod
-    def independent(cls, n_units: int) -> Strata:
+    def independent(cls, n_units: int) -> TwoStageDesign:
         """Units that share nothing."""
         return cls(np.arange(n_units))
 
@@ -127,7 +131,7 @@ class Strata:
 
     @property
     def many(self) -> bool:
-        """Whether there are so many blocks that a bias of order 1/n is nothing."""
+        """Whether there are so many blocks that a bias of order 1/n can be neglected."""
         return self.n_blocks > MANY_UNITS
 
     @property
@@ -136,9 +140,9 @@ class Strata:
         return math.isinf(self.population) and len(self.counts) == self.n_units
 
     @cached_property
-    def share(self) -> float:
+    def sampling_fraction(self) -> float:
         """F = m/M, or 0 (conservative) where nothing shows the variance within blocks."""
-        if not self.settled and not (self.counts >= 2).any():
+        if not self.exact_within and not (self.counts >= 2).any():
             return 0.0
         return min(1.0, len(self.counts) / self.population)
 
@@ -155,18 +159,18 @@ class Strata:
     def _within(self) -> FloatArray:
         """Coefficient of s_b^2, shape (m,); blocks with one visit borrow the mean s^2 of those with more."""
         several = self.counts >= 2
-        if self.settled or not several.any():
+        if self.exact_within or not several.any():
             return np.zeros(len(self.visits))
         borrowed = (~several).sum() / several.sum()
-        scale = self.share / len(self.visits) ** 2
+        scale = self.sampling_fraction / len(self.visits) ** 2
         return np.where(several, scale * (1.0 / self.visits + borrowed), 0.0)
 
     @property
     def _between(self) -> float:
         m = len(self.counts)
-        return (1.0 - self.share) / (m * (m - 1)) if m > 1 else 0.0
+        return (1.0 - self.sampling_fraction) / (m * (m - 1)) if m > 1 else 0.0
 
-    def coarsen(self, n_units: int) -> tuple[IntArray, Strata]:
+    def coarsen(self, n_units: int) -> tuple[IntArray, TwoStageDesign]:
         """Batches of about n_units units in all, within blocks, each to be taken as one unit.
 
         Returns the batch of each unit, and the design of the batches: variances of batch means (see `even_out`) are
@@ -174,7 +178,7 @@ class Strata:
         """
         if self.is_independent:
             batch = np.arange(self.n_units) * n_units // self.n_units
-            return batch, Strata.independent(n_units)
+            return batch, TwoStageDesign.independent(n_units)
         order = np.argsort(self.index, kind="stable")
         first = np.concatenate([[0], np.cumsum(self.visits)[:-1]])
         rank = np.empty(self.n_units, dtype=np.int64)
@@ -183,7 +187,7 @@ class Strata:
         batches = np.where(self.visits >= 2, np.clip(wanted, 2, self.visits), 1)
         start = np.concatenate([[0], np.cumsum(batches)[:-1]])
         batch = start[self.index] + rank * batches[self.index] // self.visits[self.index]
-        return batch, Strata(np.repeat(np.arange(len(batches)), batches), self.population, self.settled)
+        return batch, TwoStageDesign(np.repeat(np.arange(len(batches)), batches), self.population, self.exact_within)
 
     def even_out(self, batch_means: FloatArray, sizes: IntArray) -> FloatArray:
         """Scale deviations of batch means from their block's mean as if all batches of a block had the same size."""
@@ -198,42 +202,34 @@ class Strata:
         result: FloatArray = center + scale * (batch_means - center)
         return result
 
-    def block_means(self, values: FloatArray) -> FloatArray:
-        """Mean of `values` (units on axis 0) in each visited block."""
-        trailing = [1] * (values.ndim - 1)
+    def block_means(self, values: Array) -> Array:
+        """Means `(..., m, c, o, f)` in each visited block, of `values` (..., n_units, c, o, f)."""
         if self.sizes is not None:
-            values = values * self.sizes.reshape(-1, *trailing)
-        sums = sum_by(self.index, values, len(self.counts))
-        result: FloatArray = sums / self.visits.reshape(-1, *trailing)
-        return result
+            values = values * _per_unit(self.sizes, values)
+        return sum_by(self.index, values, len(self.counts), axis=-4) / _per_unit(self.visits, values)
 
-    def noise_within(self, values: FloatArray, means: FloatArray) -> FloatArray:
-        """Mean over blocks of s_b^2 / v_b, from blocks visited twice and more; 0 (conservative) from none."""
+    def noise_within(self, values: Array, means: Array) -> Array:
+        """Mean over blocks of s_b^2 / v_b, `(..., c, o, f)`, from blocks visited twice and more; 0 from none."""
         several = self.counts >= 2
-        if self.settled or not several.any():
-            return np.zeros(means.shape[1:])
-        squares: FloatArray = (values - means[self.index]) ** 2
+        if self.exact_within or not several.any():
+            return zeros((*means.shape[:-4], *means.shape[-3:]), means)
+        squares = (values - take(means, self.index, axis=-4)) ** 2
         if self.sizes is not None:
-            squares *= self.sizes.reshape(-1, *[1] * (values.ndim - 1))
-        squares = sum_by(self.index, squares, len(self.counts))
-        spread: FloatArray = squares[several].sum(axis=0) / (self.counts[several] - 1).sum()
-        return np.asarray(spread * (1.0 / self.visits).mean())
+            squares = squares * _per_unit(self.sizes, values)
+        squares = sum_by(self.index, squares, len(self.counts), axis=-4)
+        squares = take(squares, np.flatnonzero(several), axis=-4).sum(axis=-4)
+        return squares / float((self.counts[several] - 1).sum()) * float((1.0 / self.visits).mean())
 
-    def roots(self, pseudo_values: FloatArray) -> Roots:
-        """Square root of the two-stage covariance of the weighted mean of `pseudo_values`."""
+    def covariance_root(self, pseudo_values: Array) -> CovarianceRoot:
+        """Root of the two-stage covariance of the weighted mean of `pseudo_values` (..., n_units, c, o, f)."""
         means = self.block_means(pseudo_values)
-        trailing = [1] * (pseudo_values.ndim - 1)
-        parts, groups, dofs, blocks = [], [], [], []
+        factors, parts, dof, blocks = [], [], [], []
+        m = len(self.counts)
         if self._between > 0:
-            if self.sizes is not None and self.is_independent:
-                # a batch mean has the variance of a unit over its size
-                scale = np.sqrt(self.weights / (len(means) - 1)).reshape(-1, *trailing)
-                parts.append(scale * (means - np.tensordot(self.weights, means, axes=1)))
-            else:
-                parts.append(math.sqrt(self._between) * (means - means.mean(axis=0)))
-            groups.append(np.zeros(len(means), dtype=np.int64))
-            dofs.append(np.array([len(means) - 1.0]))
-            blocks.append(np.arange(len(means)))
+            factors.append(self._between_factors(means))
+            parts.append(np.zeros(m, dtype=np.int64))
+            dof.append(np.array([m - 1.0]))
+            blocks.append(np.arange(m))
         used = self._within > 0
         if used.any():
             units = np.flatnonzero(used[self.index])
@@ -241,14 +237,24 @@ class Strata:
             scale = np.sqrt(self._within[block] / (self.counts[block] - 1))
             if self.sizes is not None:
                 scale *= np.sqrt(self.sizes[units])
-            parts.append(scale.reshape(-1, *trailing) * (pseudo_values[units] - means[block]))
-            numbers = np.cumsum(used) - 1 + len(dofs)
-            groups.append(numbers[block])
-            dofs.append(self.counts[used] - 1.0)
+            own = pseudo_values if len(units) == self.n_units else take(pseudo_values, units, axis=-4)
+            factors.append(_per_unit(scale, own) * (own - take(means, block, axis=-4)))
+            numbers = np.cumsum(used) - 1 + len(dof)
+            parts.append(numbers[block])
+            dof.append(self.counts[used] - 1.0)
             blocks.append(block)
-        if not parts:
-            return Roots.zero(pseudo_values.shape[1:])
-        return Roots(np.concatenate(parts), np.concatenate(groups), np.concatenate(dofs), np.concatenate(blocks))
+        if not factors:
+            return CovarianceRoot.zero_like(pseudo_values[..., 0, :, :, :])
+        joined = factors[0] if len(factors) == 1 else concat(factors, axis=-4)
+        return CovarianceRoot(joined, np.concatenate(parts), np.concatenate(dof), np.concatenate(blocks))
+
+    def _between_factors(self, means: Array) -> Array:
+        if self.sizes is None or not self.is_independent:
+            return math.sqrt(self._between) * (means - means.mean(axis=-4, keepdims=True))
+        # a batch mean has the variance of a unit over its size
+        scale = np.sqrt(self.weights / (len(self.counts) - 1))
+        center = weighted_sum(self.weights, means, axis=-4)[..., None, :, :, :]
+        return _per_unit(scale, means) * (means - center)
 
     def resample(self, n_resamples: int, rng: np.random.Generator) -> FloatArray:
         """Bootstrap weights, shape (n_resamples, n_units), each row summing to 1.
@@ -274,3 +280,8 @@ class Strata:
             change[:, members] += math.sqrt(self._within[block] * v * v / (v - 1)) * m * counts
         result: FloatArray = self.weights * (1.0 + change)
         return result
+
+
+def _per_unit(numbers: FloatArray | IntArray, values: Array) -> Array:
+    """Numbers `(n,)` along the axis of units of `values` (..., n, c, o, f)."""
+    return to_like(numbers[:, None, None, None], values)

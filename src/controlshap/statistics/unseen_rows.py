@@ -1,13 +1,14 @@
-"""What the units have not met of the background: errors that they cannot show, and few degrees of freedom. Arrays only.
+"""Extra variance from background rows that no unit has sampled, and degrees of freedom from units that say something.
 
 With independent features a player changes nothing in background rows that agree with x in its columns. Of M rows let m
-differ. Until a unit meets one of these, all that the player has is missing from its value, and from its error, which
+differ. Until a unit draws one of these, all that the player has is missing from its value, and from its error, which
 comes from the units: both are 0, or what a control says. What is missing is m / M times the mean change in the m rows.
 Once some units did, they alone carry its variance, however many units there are.
 
 Along a walk that starts at row b all contributions together are f(x) - f(b), less what a control has of it. f and
 control are known at every row, so the variance of that sum over all rows is, too. Where it is larger than over the rows
-that were met, rare rows that matter were not, and the difference is missing from the variance.
+that were drawn, rare rows that matter were not, and the difference is missing from the variance
+(docs/mathematics.md, section 13; measured in benchmarks/results/rare_rows.md).
 """
 
 from __future__ import annotations
@@ -18,168 +19,176 @@ from functools import cached_property
 
 import numpy as np
 
-from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap._arrays import (
+    Array,
+    at_least,
+    concat,
+    count_distinct,
+    is_tensor,
+    mean_where,
+    namespace,
+    take,
+    take_rows,
+    to_double,
+    variance,
+    where_any,
+    zeros,
+)
 from controlshap.data.players import Players
 from controlshap.statistics.analysis import Analysis
 from controlshap.statistics.control_variate import Estimate
 
-#: Units that meet a player, below which they limit its degrees of freedom.
-FEW = 30
-#: Times as large as over the rows that were met that a variance over all rows must be, beyond chance.
+#: Units that draw a row in which a player differs, below which they limit its degrees of freedom: Student's quantile
+#: at 95 % with 29 degrees of freedom is 4 % above the normal one.
+FEW_UNITS = 30
+#: Times as large as over the rows that were drawn that a variance over all rows must be, beyond chance: the variance of
+#: 20 normal draws is that much too small in 7 % of cases, of 50 in 1 %.
 MUCH_LARGER = 1.5
-#: Largest difference of coefficients that are taken for the same.
-ALIKE = 0.1
-#: Units times draws times players that are looked at together, bounding the memory.
+#: Largest difference of coefficients that are taken for the same: the sum of contributions is then off by a tenth of
+#: the control at most.
+SAME_ALPHA = 0.1
+#: Units times draws times players that are looked at together, bounding the memory to a few megabytes.
 AT_ONCE = 2**22
 
 
 @dataclass(frozen=True)
-class Background:
-    """Rows with what model and surrogates say: `(rows, columns)`, `(rows, outputs, functions)`, and of x."""
-
-    rows: FloatArray
-    values: FloatArray
-    x: FloatArray
-    at_x: FloatArray
-
-
-@dataclass(frozen=True)
-class Changes:
-    """Of the model from each background row to x, and of its controls.
+class UnseenRows:
+    """What units have drawn of a background of M rows, and what is known of all rows.
 
     Attributes
     ----------
-    model : ndarray of shape (rows, outputs)
-    controls : ndarray of shape (rows, outputs, controls)
-    alpha : ndarray of shape (players, outputs, controls)
-        Their coefficients; no controls at all where there is nothing to subtract.
-    """
-
-    model: FloatArray
-    controls: FloatArray
-    alpha: FloatArray
-
-    def left(self, player: int | None = None) -> FloatArray:
-        """What the controls leave of the model `(rows, outputs)`, with a player's coefficients or their means."""
-        alpha = self.alpha.mean(axis=0) if player is None else self.alpha[player]
-        rest: FloatArray = self.model - np.einsum("bos,os->bo", self.controls, alpha)
-        return rest
-
-    def alike(self) -> BoolArray:
-        """For which outputs all players have the same coefficients, so that contributions add up to what is left."""
-        alike: BoolArray = (np.ptp(self.alpha, axis=0) <= ALIKE).all(axis=1)
-        return alike
-
-    def without_controls(self) -> Changes:
-        """Of the model alone."""
-        return Changes(self.model, self.controls[..., :0], self.alpha[..., :0])
-
-
-@dataclass(frozen=True)
-class Unmet:
-    """What the units so far leave open.
-
-    Attributes
-    ----------
-    differ : ndarray of bool, shape (rows, players)
+    differs : array of bool, shape (..., M, players)
         In which background rows which players are not as in x.
-    index : ndarray of shape (units, draws)
+    drawn : array of int, shape (..., units, draws)
         Rows that units drew.
+    changes : array of shape (..., M, outputs, functions) or None
+        What model and surrogates say of x, less what they say of each row; None where all rows are known to be drawn.
     """
 
-    differ: BoolArray
-    index: IntArray
+    differs: Array
+    drawn: Array
+    changes: Array | None
 
     @cached_property
-    def share(self) -> float:
-        """Of all rows that were drawn; 1 where every row had a part."""
-        return len(np.unique(self.index)) / len(self.differ)
+    def fraction(self) -> Array:
+        """Share of the background rows that were drawn, `(...)`."""
+        flat = self.drawn.reshape(*self.drawn.shape[:-2], -1)
+        return count_distinct(flat, self.differs.shape[-2]) / self.differs.shape[-2]
 
-    def n_met(self) -> IntArray:
-        """Units `(players,)` that drew a row in which a player differs."""
-        found = np.zeros(self.differ.shape[1], dtype=np.int64)
-        step = max(1, AT_ONCE // (self.index.shape[1] * self.differ.shape[1]))
-        for start in range(0, len(self.index), step):
-            found += self.differ[self.index[start : start + step]].any(axis=1).sum(axis=0)
-        return found
+    @property
+    def all_drawn(self) -> bool:
+        """Whether every row is known to be drawn; a tensor is not read to find out."""
+        return self.changes is None or (not is_tensor(self.fraction) and bool((self.fraction >= 1.0).all()))
 
-    def widen(self, estimate: Estimate, n_met: IntArray, changes: Changes | None, *, closes_sum: bool) -> Estimate:
-        """With what is missing; `changes` are None where every row had a part."""
-        few = (n_met > 0) & (n_met < min(FEW, len(self.index)))
-        most = np.append(np.where(few, np.maximum(n_met - 1.0, 1.0), np.inf), np.inf)
-        estimate = replace(estimate, dof=np.minimum(estimate.dof, most[:, None]))
-        if changes is None:
-            return estimate
-        added = self._of_players(n_met, changes, closes_sum=closes_sum)
-        rows = estimate.rows * np.sqrt(self._inflation(estimate, changes))
-        return replace(estimate, rows=np.concatenate([rows, added]))
+    @cached_property
+    def n_telling(self) -> Array:
+        """Units `(..., players)` that drew a row in which a player differs."""
+        *leading, n_units, n_draws = self.drawn.shape
+        n_players = self.differs.shape[-1]
+        count = 0
+        step = max(1, AT_ONCE // (n_draws * n_players * int(np.prod(leading))))
+        for start in range(0, n_units, step):
+            some = self.drawn[..., start : start + step, :]
+            differs = take_rows(self.differs, some.reshape(*leading, -1))
+            count = count + differs.reshape(*leading, -1, n_draws, n_players).any(axis=-2).sum(axis=-2)
+        return count
 
-    def _of_players(self, n_met: IntArray, changes: Changes, *, closes_sum: bool) -> FloatArray:
-        """Roots `(unmet players, components, outputs)`; where sums are closed the other players have them, too.
+    def widen(self, estimate: Estimate, controls: Array | None, alpha: Array, *, efficient: bool) -> Estimate:
+        """The estimate with what is missing.
 
-        The change in rows that were not met is taken to be as large as the sum of all, or as that is spread over the
-        background.
+        `controls` (..., M, outputs, controls) are the changes of the controls and `alpha` (..., players, outputs,
+        controls) their coefficients; `controls` is None where every row was drawn.
         """
-        n_players = len(n_met)
-        some = np.flatnonzero((n_met == 0) & self.differ.any(axis=0))
-        roots = np.zeros((len(some), n_players + 1, changes.model.shape[1]))
-        for root, j in zip(roots, some, strict=True):
-            unseen, left = self.differ[:, j], changes.left(int(j))
-            size = np.maximum(left.std(axis=0), np.sqrt((left[unseen] ** 2).mean(axis=0)))
-            if closes_sum:
-                root[:-1] = -unseen.mean() * size / max(1, n_players - 1)
-            root[j] = unseen.mean() * size
-        return roots
+        xp, n_telling = namespace(estimate.values), self.n_telling
+        few = (n_telling > 0) & (n_telling < min(FEW_UNITS, self.drawn.shape[-2]))
+        most = xp.where(few, at_least(to_double(n_telling) - 1.0, 1.0), np.inf)
+        most = concat([most, xp.full_like(most[..., :1], np.inf)], axis=-1)
+        estimate = replace(estimate, dof=xp.minimum(estimate.dof, most[..., None]))
+        if controls is None:
+            return estimate
+        added = self._of_players(controls, alpha, efficient=efficient)
+        factors = estimate.factors * xp.sqrt(self._inflation(estimate, controls, alpha))[..., None, None, :]
+        return replace(estimate, factors=concat([factors, added], axis=-3))
 
-    def _inflation(self, estimate: Estimate, changes: Changes) -> FloatArray:
-        """How many times larger `(outputs,)` the variances are than units show, alike for all players."""
-        left = changes.left()
-        of_all, of_met = left.var(axis=0), left[self.index.ravel()].var(axis=0)
-        missing = (1.0 - self.share) * (of_all - of_met) / self.index.size
-        shown = estimate.variances[:-1].sum(axis=0)
-        much = (of_all > MUCH_LARGER * of_met) & (shown > 0) & changes.alike()
-        return np.where(much, 1.0 + missing / np.where(shown > 0, shown, 1.0), 1.0)
+    def _left(self, controls: Array, alpha: Array) -> Array:
+        """What controls leave of the model's changes, `(..., k, M, outputs)` for `alpha` (..., k, outputs, controls).
+
+        Without controls k is 1.
+        """
+        assert self.changes is not None
+        model = self.changes[..., None, :, :, 0]
+        if controls.shape[-1] == 0:
+            return model
+        return model - namespace(model).einsum("...bos,...kos->...kbo", controls, alpha)
+
+    def _of_players(self, controls: Array, alpha: Array, *, efficient: bool) -> Array:
+        """Factors `(..., players, components, outputs)` of players that no unit tells of, 0 for others.
+
+        The change in rows that were not drawn is taken to be as large as the sum of all, or as that is spread over the
+        background. Where values are efficient, the other players have it in equal parts with the other sign.
+        """
+        xp, n_players = namespace(alpha), self.differs.shape[-1]
+        missing = self.n_telling == 0
+        players = where_any(missing)
+        if len(players):
+            missing = missing & self.differs.any(axis=-2)
+            players = where_any(missing)
+        shape = (*alpha.shape[:-3], len(players), n_players + 1, alpha.shape[-2])
+        if not len(players):
+            return zeros(shape, alpha)
+        unseen = take(self.differs, players, axis=-1).swapaxes(-1, -2)
+        left = self._left(controls, take(alpha, players, axis=-3))
+        size = xp.maximum(xp.sqrt(variance(left, axis=-2, ddof=0)), xp.sqrt(mean_where(left**2, unseen)))
+        own = to_double(unseen).mean(axis=-1)[..., None] * size
+        own = xp.where(take(missing, players, axis=-1)[..., None], own, 0.0)
+        factors = zeros(shape, alpha)
+        if efficient:
+            factors[..., :-1, :] = (-own / max(1, n_players - 1))[..., None, :]
+        factors[..., np.arange(len(players)), players, :] = own
+        return factors
+
+    def _inflation(self, estimate: Estimate, controls: Array, alpha: Array) -> Array:
+        """How many times larger `(..., outputs)` the variances are than units show, alike for all players."""
+        xp, size = namespace(alpha), self.drawn.shape[-2] * self.drawn.shape[-1]
+        left = self._left(controls, alpha.mean(axis=-3, keepdims=True))[..., 0, :, :]
+        met = take_rows(left, self.drawn.reshape(*self.drawn.shape[:-2], -1))
+        of_all, of_met = variance(left, axis=-2, ddof=0), variance(met, axis=-2, ddof=0)
+        missing = (1.0 - self.fraction)[..., None] * (of_all - of_met) / size
+        shown = estimate.variances[..., :-1, :].sum(axis=-2)
+        # contributions add up to what is left where all players have the same coefficients
+        same = (xp.amax(alpha, axis=-3) - xp.amin(alpha, axis=-3) <= SAME_ALPHA).all(axis=-1)
+        much = (of_all > MUCH_LARGER * of_met) & (shown > 0) & same
+        return xp.where(much, 1.0 + missing / xp.where(shown > 0, shown, 1.0), 1.0)
 
 
-def widened(
-    analysis: Analysis,
-    unmet: Unmet,
-    background: Background,
-    fitted: Callable[[FloatArray], FloatArray] | None,
-    *,
-    closes_sum: bool,
+def add_unseen_rows(
+    analysis: Analysis, unseen: UnseenRows, fitted_changes: Callable[[], Array] | None = None, *, efficient: bool
 ) -> Analysis:
-    """With what was not met: of the model, and of what its controls leave of it.
+    """Widen the errors by what was not drawn: of the model, and of what its controls leave of it.
 
-    `fitted` tells what functions that were fitted say of rows, `(rows, outputs, learners)`.
+    `fitted_changes` gives what functions that were fitted say of x, less what they say of each row, `(..., M, outputs,
+    learners)`; they have two coefficients each, of which the first counts.
     """
-    n_met, changes, plain = unmet.n_met(), None, None
-    if unmet.share < 1.0:
-        changes = changes_of(analysis.alpha[:-1], background, fitted)
-        plain = changes.without_controls()
-    return replace(
-        analysis,
-        controlled=unmet.widen(analysis.controlled, n_met, changes, closes_sum=closes_sum),
-        uncontrolled=unmet.widen(analysis.uncontrolled, n_met, plain, closes_sum=closes_sum),
-    )
+    alpha = analysis.alpha[..., :-1, :, :]
+    n_alpha, plain = alpha.shape[-1], alpha[..., :0]
+    controls = nothing = None
+    if not unseen.all_drawn and unseen.changes is not None:
+        controls = unseen.changes[..., 1:]
+        nothing, n_prepared = controls[..., :0], controls.shape[-1]
+        if fitted_changes is not None:
+            controls = concat([controls, fitted_changes()], axis=-1)
+        firsts = [*range(n_prepared), *range(n_prepared, n_alpha, 2)][: controls.shape[-1]]
+        alpha = take(alpha, np.array(firsts, dtype=np.int64), axis=-1)
+    uncontrolled = controlled = unseen.widen(analysis.uncontrolled, nothing, plain, efficient=efficient)
+    if n_alpha:
+        controlled = unseen.widen(analysis.controlled, controls, alpha, efficient=efficient)
+    return replace(analysis, controlled=controlled, uncontrolled=uncontrolled)
 
 
-def changes_of(alpha: FloatArray, background: Background, fitted: Callable[[FloatArray], FloatArray] | None) -> Changes:
-    """With coefficients `(players, outputs, controls)`; of the two of a fitted function the first counts."""
-    every = background.at_x - background.values
-    model, controls = every[..., 0], every[..., 1:]
-    n_made = controls.shape[2]
-    if alpha.shape[2] == 0:
-        return Changes(model, controls[..., :0], alpha)
-    if fitted is not None:
-        controls = np.concatenate([controls, fitted(background.x[None]) - fitted(background.rows)], axis=2)
-    firsts = [*range(n_made), *range(n_made, alpha.shape[2], 2)][: controls.shape[2]]
-    return Changes(model, controls, alpha[..., firsts])
-
-
-def differing(x: FloatArray, rows: FloatArray, players: Players) -> BoolArray:
-    """In which rows which players `(rows, players)` are not as in x; a missing value is as another."""
-    columns: BoolArray = ~((rows == x) | (np.isnan(rows) & np.isnan(x)))
+def differs_from_x(x: Array, rows: Array, players: Players) -> Array:
+    """In which rows which players `(..., rows, players)` are not as in x `(..., columns)`; gaps are alike."""
+    xp, x = namespace(rows), x[..., None, :]
+    columns = (rows != x) & ~(xp.isnan(rows) & xp.isnan(x))
     if not players.is_grouped:
         return columns
-    return np.stack([columns[:, own].any(axis=1) for own in players.columns], axis=1)
+    return xp.stack([take(columns, own, axis=-1).any(axis=-1) for own in players.columns], axis=-1)

@@ -8,8 +8,9 @@ from typing import final
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
+from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.terms import Terms
-from controlshap.statistics.two_stage import Roots, Strata
+from controlshap.statistics.two_stage import TwoStageDesign
 from controlshap.variances.base import Variance
 
 
@@ -29,6 +30,6 @@ class Analytic(Variance):
                 "variance='least_squares', 'bootstrap' or 'auto'."
             )
 
-    def roots(self, terms: Terms, strata: Strata, rng: np.random.Generator) -> Roots:  # noqa: ARG002
+    def roots(self, terms: Terms, strata: TwoStageDesign, rng: np.random.Generator) -> CovarianceRoot:  # noqa: ARG002
         """Two-stage covariance of the terms."""
-        return strata.roots(terms.pseudo_values(strata.weights))
+        return strata.covariance_root(terms.pseudo_values(strata.weights))

@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
+from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.terms import Terms
-from controlshap.statistics.two_stage import Roots, Strata
+from controlshap.statistics.two_stage import TwoStageDesign
 
 
 class Variance(ABC):
@@ -20,7 +21,7 @@ class Variance(ABC):
 
     @property
     def takes_batches(self) -> bool:
-        """Whether means of batches of units can stand in for units (`Strata.sizes`)."""
+        """Whether means of batches of units can stand in for units (`TwoStageDesign.sizes`)."""
         return False
 
     @property
@@ -37,5 +38,5 @@ class Variance(ABC):
         """Refuse an estimator that this method does not fit."""
 
     @abstractmethod
-    def roots(self, terms: Terms, strata: Strata, rng: np.random.Generator) -> Roots:
+    def roots(self, terms: Terms, strata: TwoStageDesign, rng: np.random.Generator) -> CovarianceRoot:
         """A root of the covariance, with its degrees of freedom."""

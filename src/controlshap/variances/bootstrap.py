@@ -9,8 +9,9 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
+from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.terms import Terms
-from controlshap.statistics.two_stage import Roots, Strata
+from controlshap.statistics.two_stage import TwoStageDesign
 from controlshap.variances.base import Variance
 
 #: Resamples solved together.
@@ -40,10 +41,10 @@ class Bootstrap(Variance):
                 f"`n_resamples` must be a whole number of at least 10; got {self.n_resamples!r}. The paper uses 200."
             )
 
-    def roots(self, terms: Terms, strata: Strata, rng: np.random.Generator) -> Roots:
+    def roots(self, terms: Terms, strata: TwoStageDesign, rng: np.random.Generator) -> CovarianceRoot:
         """Covariance of the resampled estimates."""
         if strata.sizes is not None:
-            return self._multiplied(strata.roots(terms.pseudo_values(strata.weights)), rng)
+            return self._multiplied(strata.covariance_root(terms.pseudo_values(strata.weights)), rng)
         # A few resamples at a time: their weights are as long as the units are many.
         counts = [min(AT_ONCE, self.n_resamples - done) for done in range(0, self.n_resamples, AT_ONCE)]
         estimates = np.concatenate([terms.solve(strata.resample(count, rng)) for count in counts])
@@ -53,16 +54,16 @@ class Bootstrap(Variance):
             rows *= np.sqrt(terms.n_units / (terms.n_units - 1))
             unit_dof = terms.n_units - 1.0
         else:
-            reference = strata.roots(terms.pseudo_values(strata.weights))
+            reference = strata.covariance_root(terms.pseudo_values(strata.weights))
             unit_dof = float(np.median(reference.degrees_of_freedom()))
         return self._as_roots(rows, unit_dof)
 
-    def _multiplied(self, roots: Roots, rng: np.random.Generator) -> Roots:
+    def _multiplied(self, roots: CovarianceRoot, rng: np.random.Generator) -> CovarianceRoot:
         """Resample batches: sums of roots times normal numbers have the covariance of the estimate."""
-        rows = np.tensordot(rng.standard_normal((self.n_resamples, len(roots.rows))), roots.rows, axes=1)
+        rows = np.tensordot(rng.standard_normal((self.n_resamples, len(roots.factors))), roots.factors, axes=1)
         rows = (rows - rows.mean(axis=0)) / np.sqrt(self.n_resamples - 1)
         return self._as_roots(rows, float(np.median(roots.degrees_of_freedom())))
 
-    def _as_roots(self, rows: FloatArray, unit_dof: float) -> Roots:
+    def _as_roots(self, rows: FloatArray, unit_dof: float) -> CovarianceRoot:
         dof = 1.0 / (1.0 / (self.n_resamples - 1) + 1.0 / unit_dof)
-        return Roots(rows, np.zeros(len(rows), dtype=np.int64), np.array([dof]))
+        return CovarianceRoot(rows, np.zeros(len(rows), dtype=np.int64), np.array([dof]))

@@ -13,8 +13,9 @@ from typing import final
 import numpy as np
 
 from controlshap._errors import ErraticVarianceWarning, InvalidArgumentError
+from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.terms import Terms
-from controlshap.statistics.two_stage import Roots, Strata
+from controlshap.statistics.two_stage import TwoStageDesign
 from controlshap.variances.base import Variance
 
 #: Units per group and player below which least squares in a group is erratic.
@@ -48,7 +49,7 @@ class Grouped(Variance):
         """Two in each group, to have a spread."""
         return 2 * self.n_groups
 
-    def roots(self, terms: Terms, strata: Strata, rng: np.random.Generator) -> Roots:  # noqa: ARG002
+    def roots(self, terms: Terms, strata: TwoStageDesign, rng: np.random.Generator) -> CovarianceRoot:  # noqa: ARG002
         """Covariance of the group estimates, over the number of groups."""
         n = terms.n_units
         if not strata.is_independent:
@@ -76,4 +77,4 @@ class Grouped(Variance):
         weights /= weights.sum(axis=1, keepdims=True)
         estimates = terms.solve(weights)
         rows = (estimates - estimates.mean(axis=0)) / np.sqrt(self.n_groups * (self.n_groups - 1))
-        return Roots(rows, np.zeros(self.n_groups, dtype=np.int64), np.array([self.n_groups - 1.0]))
+        return CovarianceRoot(rows, np.zeros(self.n_groups, dtype=np.int64), np.array([self.n_groups - 1.0]))

@@ -14,8 +14,9 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
+from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.terms import LeastSquaresTerms, Terms
-from controlshap.statistics.two_stage import MANY_UNITS, Roots, Strata
+from controlshap.statistics.two_stage import MANY_UNITS, TwoStageDesign
 from controlshap.variances.base import Variance
 
 
@@ -56,21 +57,21 @@ class LeastSquares(Variance):
                 f"needs two or more; got n_draws={n_draws}. Use Kernel(n_draws=10), or LeastSquares()."
             )
 
-    def roots(self, terms: Terms, strata: Strata, rng: np.random.Generator) -> Roots:  # noqa: ARG002
+    def roots(self, terms: Terms, strata: TwoStageDesign, rng: np.random.Generator) -> CovarianceRoot:  # noqa: ARG002
         """Covariance of the influence values, or the paper's formula."""
         if self.paper:
             return _draw_roots(cast("LeastSquaresTerms", terms), strata.weights)
         if terms.n_fitted and terms.n_units > MANY_UNITS:
             batch, design = strata.coarsen(MANY_UNITS // 2)
             means = cast("LeastSquaresTerms", terms).batch_means(strata.weights, batch, design.n_units)
-            return design.roots(design.even_out(means, np.bincount(batch)))
-        roots = strata.roots(terms.residual_pseudo_values(strata.weights))
+            return design.covariance_root(design.even_out(means, np.bincount(batch)))
+        roots = strata.covariance_root(terms.residual_pseudo_values(strata.weights))
         if strata.is_independent and terms.n_fitted:
             return replace(roots, dof=np.maximum(roots.dof - terms.n_fitted, 1.0))
         return roots
 
 
-def _draw_roots(terms: LeastSquaresTerms, weights: FloatArray) -> Roots:
+def _draw_roots(terms: LeastSquaresTerms, weights: FloatArray) -> CovarianceRoot:
     """`A(Z) Var(v) A(Z)^T`, with the variance over the draws of each coalition."""
     influence, _ = terms.influence(weights)
     n, n_draws, o, f = terms.draw_targets.shape
@@ -80,7 +81,7 @@ def _draw_roots(terms: LeastSquaresTerms, weights: FloatArray) -> Roots:
     rows = np.zeros((n, n_draws, p + 1, o, f))
     scaled = influence * scale[:, None]
     rows[:, :, :p] = scaled[:, None, :, None, None] * deviations[:, :, None]
-    return Roots(
+    return CovarianceRoot(
         rows.reshape(n * n_draws, p + 1, o, f),
         np.zeros(n * n_draws, dtype=np.int64),
         np.array([float(n * (n_draws - 1))]),

@@ -11,13 +11,13 @@ from controlshap._types import FloatArray
 from controlshap.engine.device.evaluation import (
     TERMS_SHARE,
     Evaluator,
+    evaluate_rows,
     free_bytes,
     in_chunks,
     most_rows,
     refuse_not_finite,
 )
 from controlshap.engine.device.result import DeviceResult
-from controlshap.engine.device.together import evaluate_rows
 from controlshap.estimators.enumeration import all_coalitions, shapley_matrix
 from controlshap.models.torch_module import evaluation_mode
 from controlshap.values.marginal import MarginalImputer
@@ -57,7 +57,7 @@ def enumerate_on_device(
             table = torch.empty((len(x) * len(masks), n_draws, n_outputs), dtype=torch.float64, device=home)
             chunk = in_chunks(len(table), chunk, _filler(evaluator, table, x, draws, masks), "coalition")
             table = table.reshape(len(x), len(masks), n_draws * n_outputs)
-            refuse_not_finite(table, first_row + start, "row")
+            refuse_not_finite(table, range(first_row + start, first_row + start + len(x)), "row")
             by_draw = (weights[:, 1:-1] @ table).reshape(len(x), n_players, n_draws, n_outputs)
             by_draw += weights[:, :1, None] * at_draws + weights[:, -1:, None] * at_x[:, None, None]
             values.append(_closed(by_draw.mean(dim=2), at_draws.mean(dim=0), at_x).cpu().numpy())
@@ -75,15 +75,15 @@ def enumerate_on_device(
         variance_reduction=nothing[:, :-1],
         alpha=nothing[:, :-1],
         background_variances=np.concatenate(between) if between else None,
-        n_evaluations=1 + len(coalitions) * n_draws,
-        n_units=n_draws,
-        complete=True,
+        n_evaluations=np.full(len(found), 1 + len(coalitions) * n_draws),
+        stages=[(n_draws,)] * len(found),
+        complete=np.full(len(found), True),
         control="",
         device=str(home),
         dtype=str(evaluator.dtype).removeprefix("torch."),
         chunk_rows=chunk * n_draws,
         estimator="Enumeration",
-        status="exact",
+        status=np.full(len(found), "exact"),
     )
 
 

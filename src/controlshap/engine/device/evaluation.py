@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from controlshap._errors import InvalidArgumentError, ModelOutputError
+from controlshap._types import IntArray
 
 #: Raised where a device has no memory left; older versions of torch know it by its first name.
 OutOfMemory: Any = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
@@ -76,15 +77,31 @@ class Evaluator:
         return outputs
 
 
-def refuse_not_finite(values: Any, first_row: int, where: str) -> None:
-    """One look at everything, `(r, ...)`; the first explained row with an odd value is named."""
+def refuse_not_finite(values: Any, numbers: Sequence[int] | IntArray, where: str) -> None:
+    """One look at everything, `(r, ...)`; the first row with an odd value is named, by the number it has."""
     bad = ~torch.isfinite(values.reshape(len(values), -1)).all(dim=1)
     found = torch.nonzero(bad)
     if len(found):
         raise ModelOutputError(
-            f"The model must return finite values; on {where} {first_row + int(found[0])} it returned NaN or infinite "
+            f"The model must return finite values; on {where} {numbers[int(found[0])]} it returned NaN or infinite "
             "values. Explained and background rows are mixed column by column: can the model handle such rows?"
         )
+
+
+def evaluate_rows(evaluator: Evaluator, conditioner: Any, rows: Any, where: str, first_row: int) -> Any:
+    """The module on plain rows `(n, c)`, in chunks; a `Conditioner` makes inputs of latent columns."""
+    parts: dict[int, Any] = {}
+
+    def work(start: int, stop: int) -> None:
+        # a copy: a module may work in place, and these rows are used again
+        some = rows[start:stop].clone()
+        inputs = some if conditioner is None else conditioner.to_inputs(some)
+        parts[start] = evaluator(inputs, f"{where}s {first_row + start} to {first_row + stop - 1}")
+
+    in_chunks(len(rows), MOST_ROWS["cpu"], work, "row")
+    outputs = torch.cat([parts[start] for start in sorted(parts)])
+    refuse_not_finite(outputs, range(first_row, first_row + len(rows)), where)
+    return outputs
 
 
 def in_chunks(n: int, chunk: int, work: Callable[[int, int], None], what: str) -> int:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from controlshap._errors import BudgetTooSmallError, InvalidArgumentError
-from controlshap._types import FloatArray
+from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, NotConvergedWarning
+from controlshap._types import FloatArray, IntArray
 from controlshap.controls.d_matrices import DMatrices, d_matrices
 from controlshap.controls.taylor import Taylor
 from controlshap.engine.device.enumeration import enumerate_on_device
@@ -17,17 +18,18 @@ from controlshap.engine.device.evaluation import (
     TERM_COPIES,
     TERMS_SHARE,
     Evaluator,
+    evaluate_rows,
     free_bytes,
     most_rows,
 )
 from controlshap.engine.device.result import DeviceResult
 from controlshap.engine.device.rows import Conditioner
+from controlshap.engine.device.stages import Method, explain_group
 from controlshap.engine.device.support import control_name, is_enumerated
-from controlshap.engine.device.together import evaluate_rows, explain_group
-from controlshap.engine.device.visits import Visits
 from controlshap.engine.device.walks import Ground
 from controlshap.models.torch_module import evaluation_mode
 from controlshap.problem import Problem
+from controlshap.statistics.stopping import Stopping
 from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.marginal import MarginalImputer
 
@@ -37,11 +39,11 @@ def explain_on_device(
     rows: FloatArray,
     imputer: MarginalImputer | GaussianImputer,
     *,
-    budget: int,
+    stopping: Stopping,
     entropy: int,
     control: Literal["auto", "none", "taylor"] = "auto",
     coefficient: Literal["auto", "units", "folds"] = "auto",
-    closes_sum: bool = True,
+    efficient: bool = True,
     at_background: FloatArray | None = None,
     cache: dict[str, Any] | None = None,
     device: str | None = None,
@@ -57,14 +59,14 @@ def explain_on_device(
     rows : ndarray of shape (rows, columns)
     imputer : MarginalImputer or GaussianImputer
         The value function, bound to background and players.
-    budget : int
-        Most evaluations of each row.
+    stopping : Stopping
+        Most evaluations of each row, and what to stop for before.
     entropy : int
         Where random numbers start; results do not depend on `chunk_rows`, and on the device only by rounding.
     control : {"auto", "none", "taylor"}
         "auto" is "taylor" for a Gaussian, and "none" for independent features, where a pair of walks integrates a
         quadratic function by itself.
-    coefficient, closes_sum
+    coefficient, efficient
         As for `Explainer` and `Permutation`.
     at_background : ndarray of shape (n, outputs), optional
         The module on the imputer's finite draws (at its center, where draws are random), where it is known already.
@@ -78,46 +80,45 @@ def explain_on_device(
         Number of the first row, for random numbers and errors.
     """
     evaluator = Evaluator.of(module, device)
-    p = imputer.players.n_players
-    finite = imputer.finite_draws is not None
-    cost = 2 * (p - 1) + (0 if finite else 1)
-    n_units = _affordable(budget, cost, p)
-    replaced = imputer.with_replacement
     uses_taylor = control == "taylor" or (control == "auto" and isinstance(imputer, GaussianImputer))
     if uses_taylor:
         _refuse_missing(rows, imputer)
+    n_units = _affordable(stopping.budget, imputer)
     with evaluation_mode(module), torch.no_grad():
-        ground = _ground(evaluator, imputer, n_units, entropy, at_background, replaced=replaced)
-        matrices = _matrices(imputer, cache) if uses_taylor else None
-        parts: list[dict[str, Any]] = []
+        ground = _ground(evaluator, imputer, entropy, at_background)
+        method = Method(
+            imputer, uses_taylor, _matrices(imputer, cache) if uses_taylor else None, efficient, coefficient != "units",
+            stopping, n_units,
+        )  # fmt: skip
         n_outputs = ground.evaluator.n_outputs or 1
         chunk = _first_chunk(chunk_rows, ground, n_outputs, uses_taylor)
-        for start, stop in _groups(len(rows), ground, n_outputs, uses_taylor):
-            part, chunk = explain_group(
-                ground, imputer, rows[start:stop], first_row + start, chunk, matrices,
-                uses_taylor=uses_taylor, closes_sum=closes_sum, by_folds=coefficient != "units",
-            )  # fmt: skip
-            parts += part
-    joined: dict[str, Any] = {
-        name: None if parts[0][name] is None else np.concatenate([part[name] for part in parts]) for name in parts[0]
-    }
-    return DeviceResult(
-        **joined,
-        n_evaluations=1 + n_units * cost,
-        n_units=n_units,
-        complete=finite and ground.visits.share >= 1.0,
+        parts = []
+        for start, stop in _groups(len(rows), ground, method, n_outputs):
+            part, chunk = explain_group(ground, method, rows[start:stop], first_row + start, chunk)
+            parts.append(part)
+    arrays: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    converged, used = arrays.pop("converged"), arrays.pop("n_units")
+    result = DeviceResult(
+        **arrays,
+        n_evaluations=1 + used * ground.unit_cost,
+        stages=[tuple(stage for stage in method.stages if stage <= n) for n in used],
+        status=np.where(converged, "converged", "budget reached"),
+        alpha_fraction=method.alpha_fraction,
         control="Taylor" if uses_taylor else "",
         device=str(evaluator.device),
         dtype=str(evaluator.dtype).removeprefix("torch."),
-        chunk_rows=chunk * cost,
+        chunk_rows=chunk * ground.unit_cost,
     )
+    if stopping.looks and not converged.all():
+        _warn_unfinished(result, stopping, first_row + np.flatnonzero(~converged))
+    return result
 
 
 def explain_problem(
     problem: Problem,
     rows: FloatArray,
     *,
-    budget: int,
+    stopping: Stopping,
     entropy: int,
     device: str | None = None,
     chunk_rows: int | None = None,
@@ -131,7 +132,7 @@ def explain_problem(
     if not isinstance(imputer, (MarginalImputer, GaussianImputer)):
         raise TypeError(f"no rows of {type(imputer).__name__} on the device")
     at_background = problem.base.values[:, :, 0]
-    if isinstance(imputer, MarginalImputer) and is_enumerated(problem, budget):
+    if isinstance(imputer, MarginalImputer) and is_enumerated(problem, stopping):
         return enumerate_on_device(
             problem.model.source, rows, imputer, at_background=at_background, device=device, chunk_rows=chunk_rows,
             first_row=first_row,
@@ -140,11 +141,11 @@ def explain_problem(
         problem.model.source,
         rows,
         imputer,
-        budget=budget,
+        stopping=stopping,
         entropy=entropy,
         control=control_name(problem),
         coefficient=problem.coefficient,
-        closes_sum=True if problem.estimator is None else problem.estimator.efficient,
+        efficient=True if problem.estimator is None else problem.estimator.efficient,
         at_background=at_background,
         cache=problem.cache,
         device=device,
@@ -153,9 +154,12 @@ def explain_problem(
     )
 
 
-def _affordable(budget: int, cost: int, p: int) -> int:
+def _affordable(budget: int, imputer: MarginalImputer | GaussianImputer) -> int:
+    """Units that a budget pays for."""
+    p = imputer.players.n_players
     if p < 2:
         raise InvalidArgumentError("`explain_on_device` needs two players or more; one has f(x) - v(0).")
+    cost = 2 * (p - 1) + (0 if imputer.finite_draws is not None else 1)
     n_units = (budget - 1) // cost
     if n_units < 2:
         needed = 1 + 2 * cost
@@ -176,30 +180,40 @@ def _refuse_missing(rows: FloatArray, imputer: MarginalImputer | GaussianImputer
         )
 
 
+def _warn_unfinished(result: DeviceResult, stopping: Stopping, rows: IntArray) -> None:
+    """Say what was not reached, and the way out."""
+    others = f" and {len(rows) - 1} others" if len(rows) > 1 else ""
+    largest = np.sqrt(result.variances[:, :-1]).max()
+    warnings.warn(
+        f"Row {rows[0]}{others} spent the budget of {stopping.budget} evaluations before reaching {stopping.goals}; "
+        f"the largest standard error is {largest:.3g}. Raise `budget`, or ask for less.",
+        NotConvergedWarning,
+        stacklevel=3,
+    )
+
+
 def _matrices(imputer: MarginalImputer | GaussianImputer, cache: dict[str, Any] | None) -> DMatrices | None:
     """Those of the explainer, made once."""
     if not isinstance(imputer, GaussianImputer):
         return None
     cache = {} if cache is None else cache
-    found = cache.get("d_matrices")
-    if not isinstance(found, DMatrices):
+    if not isinstance(cache.get("d_matrices"), DMatrices):
         taylor = Taylor()
-        found = cache["d_matrices"] = d_matrices(imputer, taylor.n_permutations, taylor.seed)
-    return found
+        cache["d_matrices"] = d_matrices(imputer, taylor.n_permutations, taylor.seed)
+    matrices: DMatrices = cache["d_matrices"]
+    return matrices
 
 
 def _ground(
     evaluator: Evaluator,
     imputer: MarginalImputer | GaussianImputer,
-    n_units: int,
     entropy: int,
     at_background: FloatArray | None,
-    *,
-    replaced: bool,
 ) -> Ground:
     """Everything that explained rows share, on the device; the background is evaluated unless it is known."""
     device = evaluator.device
     conditioner = Conditioner.of(imputer, device) if isinstance(imputer, GaussianImputer) else None
+    replaced = imputer.with_replacement
     finite = imputer.finite_draws
     draws = torch.as_tensor(imputer.center[None] if finite is None else finite, dtype=torch.float64, device=device)
     if at_background is not None:
@@ -207,11 +221,10 @@ def _ground(
     else:
         at_draws = evaluate_rows(evaluator, conditioner, draws, "background row", 0)
     evaluator = Evaluator(evaluator.module, device, evaluator.dtype, int(at_draws.shape[1]))
-    visits = Visits.independent(n_units) if finite is None or replaced else Visits.in_cycles(len(finite), n_units)
     owner = torch.as_tensor(imputer.players.owner, device=device)
     if finite is None:
         draws = at_draws = None
-    return Ground(evaluator, owner, imputer.players.n_players, draws, at_draws, conditioner, visits, replaced, entropy)
+    return Ground(evaluator, owner, imputer.players.n_players, draws, at_draws, conditioner, replaced, entropy)
 
 
 def _first_chunk(chunk_rows: int | None, ground: Ground, n_outputs: int, control: bool) -> int:
@@ -221,10 +234,10 @@ def _first_chunk(chunk_rows: int | None, ground: Ground, n_outputs: int, control
     return max(1, most_rows(chunk_rows, ground.evaluator.device, doubles) // ground.unit_cost)
 
 
-def _groups(n_rows: int, ground: Ground, n_outputs: int, control: bool) -> Iterator[tuple[int, int]]:
+def _groups(n_rows: int, ground: Ground, method: Method, n_outputs: int) -> Iterator[tuple[int, int]]:
     """Explained rows whose terms fit together into memory, with what the analysis makes of them."""
-    doubles = ground.visits.n_units * (ground.n_players + 1) * n_outputs * (2 if control else 1) * TERM_COPIES
-    doubles += 4 * len(ground.draws) if ground.finite else 0
+    doubles = method.n_units * (ground.n_players + 1) * n_outputs * (2 if method.uses_taylor else 1) * TERM_COPIES
+    doubles += (4 + len(ground.owner)) * len(ground.draws) if ground.finite else 0
     step = max(1, int(TERMS_SHARE * free_bytes(ground.evaluator.device) // (8 * doubles)))
     for start in range(0, n_rows, step):
         yield start, min(n_rows, start + step)

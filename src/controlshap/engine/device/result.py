@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._types import FloatArray
+from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.results.collect import Names
 from controlshap.results.explanation import Explanation
 
@@ -25,12 +25,12 @@ class DeviceResult:
     variance_reduction, alpha : ndarray of shape (rows, players, outputs)
         Zeros without control.
     background_variances : ndarray of shape (rows, players, outputs) or None
-    n_evaluations : int
-        Of each row.
-    n_units : int
-        Of each row.
-    complete : bool
+    n_evaluations : ndarray of shape (rows,)
+    stages : list of tuple of int
+        Units of each row after each of its stages.
+    complete : ndarray of bool, shape (rows,)
         Whether every background row had a part.
+    status : ndarray of str, shape (rows,)
     control : str
         "" or "Taylor".
     device : str
@@ -39,7 +39,9 @@ class DeviceResult:
         Type of the module's inputs.
     chunk_rows : int
         Rows that went through the module at once, in the end.
-    estimator, status : str
+    estimator : str
+    alpha_fraction : float
+        Part of alpha that a look at the result may be wrong with.
     """
 
     values: FloatArray
@@ -50,16 +52,17 @@ class DeviceResult:
     uncontrolled_variances: FloatArray
     variance_reduction: FloatArray
     alpha: FloatArray
-    background_variances: FloatArray | None
-    n_evaluations: int
-    n_units: int
-    complete: bool
+    n_evaluations: IntArray
+    stages: list[tuple[int, ...]]
+    complete: BoolArray
+    status: AnyArray
     control: str
     device: str
     dtype: str
     chunk_rows: int
+    background_variances: FloatArray | None = None
     estimator: str = "Permutation"
-    status: str = "budget reached"
+    alpha_fraction: float = 1.0
 
     @property
     def method(self) -> str:
@@ -102,8 +105,8 @@ def device_explanation(
         variance_reduction=shaped(result.variance_reduction),
         degrees_of_freedom=shaped(result.degrees_of_freedom[:, :-1]),
         covariance=result.covariances[:, 0] if single else result.covariances,
-        n_evaluations=np.full(n, result.n_evaluations, dtype=np.int64),
-        status=np.full(n, result.status),
+        n_evaluations=result.n_evaluations,
+        status=result.status,
         method=np.full(n, result.method),
         controls=np.array(result.controls),
         data=rows,
@@ -113,9 +116,9 @@ def device_explanation(
         player_columns=tuple(tuple(int(c) for c in columns) for columns in names.players.columns),
         entropy=entropy,
         settings=settings | where,
-        look_shares=np.ones(n),
-        complete=np.full(n, result.complete),
+        look_shares=np.full(n, result.alpha_fraction),
+        complete=result.complete,
         background_standard_errors=None if between is None else shaped(np.sqrt(between)),
-        evaluations=tuple(np.zeros((0, 0)) for _ in range(n)) if result.status == "exact" else None,
-        stages=tuple((result.n_units,) for _ in range(n)),
+        evaluations=tuple(np.zeros((0, 0)) for _ in range(n)) if (result.status == "exact").all() else None,
+        stages=tuple(result.stages),
     )

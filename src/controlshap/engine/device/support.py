@@ -23,41 +23,36 @@ def why_not(problem: Problem, stopping: Stopping, keep: bool | None = None) -> s
     """A short reason against the device path for these settings; None where there is none."""
     if not is_torch_module(problem.model.source):
         return "the model is not a torch module whose inputs are the columns themselves (numbers without gaps)"
-    return _against_design(problem, stopping) or _against_call(stopping, keep) or _against_controls(problem)
+    if stopping.time_limit is not None:
+        return "`time_limit` is for each row alone"
+    if keep:
+        return "`keep=True` is to keep what the model said"
+    if stopping.staged:
+        return "`history=True` looks at each row after stages"
+    return _against_estimator(problem, stopping) or _against_control(problem)
 
 
-def _against_design(problem: Problem, stopping: Stopping) -> str | None:
+def _against_estimator(problem: Problem, stopping: Stopping) -> str | None:
+    estimator, variance = problem.estimator, problem.variance
     if problem.players.n_players < 2:
         return "one player needs no sampling"
     if not isinstance(problem.imputer, (MarginalImputer, GaussianImputer)):
         return f"absent features follow {type(problem.imputer).__name__}"
     if problem.form is not None:
         return "the module has exact values"
-    estimator = problem.estimator
-    if is_enumerated(problem, stopping.budget) and not isinstance(problem.imputer, MarginalImputer):
+    if is_enumerated(problem, stopping) and not isinstance(problem.imputer, MarginalImputer):
         return "coalitions of conditioned features are enumerated"
-    if estimator is not None and not (
-        isinstance(estimator, Permutation) and estimator.paired and estimator.n_draws == 1
-    ):
+    in_pairs = isinstance(estimator, Permutation) and estimator.paired and estimator.n_draws == 1
+    if estimator is not None and not in_pairs:
         return f"the estimator is {estimator!r}, not Permutation()"
-    if problem.variance is not None and not isinstance(problem.variance, Analytic):
-        return f"the variance is {problem.variance!r}, not Analytic()"
+    if variance is not None and variance != Analytic():
+        return f"the variance is {variance!r}, not Analytic()"
     return None
 
 
-def _against_call(stopping: Stopping, keep: bool | None) -> str | None:
-    if stopping.looks or stopping.time_limit is not None:
-        return "rows are to stop on their own (`tolerance`, `stop` or `time_limit`)"
-    if keep:
-        return "`keep=True` is to keep what the model said"
-    if stopping.staged:
-        return "`history=True` looks at each row after stages"
-    return None
-
-
-def _against_controls(problem: Problem) -> str | None:
+def _against_control(problem: Problem) -> str | None:
     controls = problem.controls
-    if controls is not None and not all(isinstance(one, Taylor) and one == Taylor() for one in controls):
+    if controls is not None and any(control != Taylor() for control in controls):
         return f"the control is {controls!r}, not 'auto', 'taylor' or 'none'"
     if controls is not None and len(controls) > 1:
         return "there is more than one control"
@@ -68,9 +63,11 @@ def _against_controls(problem: Problem) -> str | None:
     return None
 
 
-def is_enumerated(problem: Problem, budget: int) -> bool:
+def is_enumerated(problem: Problem, stopping: Stopping) -> bool:
     """Whether "auto" has all coalitions evaluated."""
-    return problem.estimator is None and isinstance(choose_estimator(problem, budget), Enumeration)
+    if problem.estimator is not None:
+        return False
+    return isinstance(choose_estimator(problem, stopping.design_budget, early=stopping.early), Enumeration)
 
 
 def control_name(problem: Problem) -> Literal["auto", "none", "taylor"]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from controlshap._errors import InvalidArgumentError
 from controlshap.controls.d_matrices import DMatrices
 from controlshap.data.players import Players
-from controlshap.engine.device.adjusting import Known
+from controlshap.statistics.control_variate import KnownValues
+from controlshap.statistics.covariance_root import CovarianceRoot
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,10 @@ class TaylorPolynomials:
     at_x: Any
     gradient: Any
     hessian: Any
+
+    def __getitem__(self, chosen: Any) -> TaylorPolynomials:
+        hessian = None if self.hessian is None else self.hessian[chosen]
+        return TaylorPolynomials(self.at_x[chosen], self.gradient[chosen], hessian)
 
     def values(self, rows: Any, gaps: Any) -> Any:
         """Values `(u, n, o)` for x - point `(u, n, c)`, with the explained row `(u,)` of each unit."""
@@ -76,7 +82,7 @@ def derivatives(module: Any, rows: Any, n_outputs: int, *, second: bool) -> tupl
     return gradient, None if hessian is None else 0.5 * (hessian + hessian.transpose(-1, -2))
 
 
-def known_correlated(matrices: DMatrices, polynomial: TaylorPolynomials, gaps: Any, scale: Any) -> Known:
+def known_correlated(matrices: DMatrices, polynomial: TaylorPolynomials, gaps: Any, scale: Any) -> KnownValues:
     """Theorem 2, for gaps x - mean `(r, c)`; simulated D matrices bring their error along."""
     tensor = torch.as_tensor(matrices.matrices, dtype=torch.float64, device=gaps.device)
     n, p, c, _ = tensor.shape
@@ -85,16 +91,16 @@ def known_correlated(matrices: DMatrices, polynomial: TaylorPolynomials, gaps: A
     by_replication = torch.einsum("npcr,roc->rnpo", moved, gradient)
     values = by_replication.mean(dim=1)
     base = polynomial.at_x - torch.einsum("roc,rc->ro", gradient, gaps)
-    full = torch.cat([values, base[:, None]], dim=1)
-    rows = torch.zeros(
-        (len(gaps), 0 if matrices.is_exact else n, *full.shape[1:]), dtype=full.dtype, device=full.device
-    )
-    if not matrices.is_exact:
-        rows[:, :, :-1] = (by_replication - values[:, None]) / (n * (n - 1)) ** 0.5
-    return Known(full, rows, _size(polynomial.at_x, base))
+    full = torch.cat([values, base[:, None]], dim=1)[..., None]
+    if matrices.is_exact:
+        return KnownValues.exact(full)
+    factors = full.new_zeros((len(gaps), n, *full.shape[1:]))
+    factors[:, :, :-1, :, 0] = (by_replication - values[:, None]) / (n * (n - 1)) ** 0.5
+    root = CovarianceRoot(factors, np.zeros(n, dtype=np.int64), np.array([n - 1.0]))
+    return KnownValues(full, root, np.zeros((0, 1)))
 
 
-def known_independent(polynomial: TaylorPolynomials, x: Any, background: Any, players: Players) -> Known:
+def known_independent(polynomial: TaylorPolynomials, x: Any, background: Any, players: Players) -> KnownValues:
     """Theorem 1, with the covariance (divisor n) of the background rows; columns of a group add up."""
     gaps = x - background.mean(dim=0)
     centred = background - background.mean(dim=0)
@@ -106,10 +112,4 @@ def known_independent(polynomial: TaylorPolynomials, x: Any, background: Any, pl
     for column, player in enumerate(players.owner.tolist()):
         values[:, player] += by_column[:, :, column]
     base = polynomial.at_x - by_column.sum(dim=-1)
-    full = torch.cat([values, base[:, None]], dim=1)
-    return Known(full, full[:, None][:, :0], _size(polynomial.at_x, base))
-
-
-def _size(at_x: Any, base: Any) -> Any:
-    """Size `(r, 1, o)` of the control's values, against which its spread may be rounding."""
-    return torch.maximum(torch.maximum(at_x.abs(), base.abs()), (at_x - base).abs())[:, None]
+    return KnownValues.exact(torch.cat([values, base[:, None]], dim=1)[..., None])

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from controlshap._random import Purpose
+from controlshap._types import IntArray
 from controlshap.engine.device.counters import (
     random_integers,
     random_orders,
@@ -19,7 +21,7 @@ from controlshap.engine.device.counters import (
 from controlshap.engine.device.evaluation import Evaluator
 from controlshap.engine.device.rows import Conditioner, mixed_rows, prefix_masks
 from controlshap.engine.device.taylor import TaylorPolynomials
-from controlshap.engine.device.visits import Visits
+from controlshap.statistics.two_stage import TwoStageDesign, visit_sequence
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,6 @@ class Ground:
         A finite set of draws and f there.
     conditioner : Conditioner or None
         None for independent features.
-    visits : Visits
     replaced : bool
         Whether background rows are drawn with replacement.
     entropy : int
@@ -48,7 +49,6 @@ class Ground:
     draws: Any
     at_draws: Any
     conditioner: Conditioner | None
-    visits: Visits
     replaced: bool
     entropy: int
 
@@ -56,6 +56,11 @@ class Ground:
     def finite(self) -> bool:
         """Whether f is known at all draws."""
         return self.draws is not None
+
+    @property
+    def in_cycles(self) -> bool:
+        """Whether background rows are visited in shuffled cycles."""
+        return self.finite and not self.replaced
 
     @property
     def grouped(self) -> bool:
@@ -66,6 +71,24 @@ class Ground:
     def unit_cost(self) -> int:
         """Evaluations of a unit."""
         return 2 * (self.n_players - 1) + (0 if self.finite else 1)
+
+    def units(self, n_units: int) -> IntArray:
+        """Numbers of the first units of every explained row, sorted; more units hold those of fewer.
+
+        In cycles over M background rows, numbered in a random order for each explained row, visit v to row b is number
+        v M + b. Sorted they are whole lines of one visit to each row and the beginning of another.
+        """
+        if not self.in_cycles:
+            return np.arange(n_units)
+        counts = np.bincount(visit_sequence(len(self.draws), n_units, None), minlength=len(self.draws))
+        visit, block = np.nonzero(np.arange(counts.max())[:, None] < counts)
+        return visit * len(self.draws) + block
+
+    def design(self, units: IntArray) -> TwoStageDesign:
+        """The design of some units."""
+        if not self.in_cycles:
+            return TwoStageDesign.independent(len(units))
+        return TwoStageDesign(units % len(self.draws), len(self.draws))
 
 
 @dataclass(frozen=True)
@@ -79,10 +102,8 @@ class Group:
         The control.
     keys : dict
         A key for each row and purpose, `(r,)`.
-    orders : tensor of shape (r, blocks) or None
+    orders : tensor of shape (r, M) or None
         Background row of each block.
-    terms, control_terms : tensors of shape (r * units, players + 1, o)
-        Filled by `walk_terms`; `control_terms` is None without control.
     """
 
     x: Any
@@ -90,30 +111,44 @@ class Group:
     polynomial: TaylorPolynomials | None
     keys: dict[Purpose, Any]
     orders: Any
-    terms: Any
-    control_terms: Any
 
     @classmethod
     def of(cls, ground: Ground, x: Any, at_x: Any, polynomial: TaylorPolynomials | None, first_row: int) -> Group:
-        """Random orders and room for the terms of rows that are numbered from `first_row` on."""
-        device = x.device
-        numbers = torch.arange(first_row, first_row + len(x), device=device)
+        """Rows that are numbered from `first_row` on, with their random orders."""
+        numbers = torch.arange(first_row, first_row + len(x), device=x.device)
         purposes = (Purpose.COALITIONS, Purpose.DRAWS, Purpose.VISITS)
         keys = {purpose: row_keys(ground.entropy, purpose, numbers) for purpose in purposes}
-        orders = None
-        if ground.finite and not ground.replaced:
-            orders = random_orders(keys[Purpose.VISITS], len(ground.draws))[:, : ground.visits.n_blocks].contiguous()
-        shape = (len(x) * ground.visits.n_units, ground.n_players + 1, at_x.shape[1])
-        terms = torch.empty(shape, dtype=torch.float64, device=device)
-        return cls(x, at_x, polynomial, keys, orders, terms, None if polynomial is None else torch.empty_like(terms))
+        orders = random_orders(keys[Purpose.VISITS], len(ground.draws)) if ground.in_cycles else None
+        return cls(x, at_x, polynomial, keys, orders)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, chosen: Any) -> Group:
+        polynomial = None if self.polynomial is None else self.polynomial[chosen]
+        keys = {purpose: key[chosen] for purpose, key in self.keys.items()}
+        return Group(
+            self.x[chosen], self.at_x[chosen], polynomial, keys, None if self.orders is None else self.orders[chosen]
+        )
+
+    def drawn(self, ground: Ground, units: Any, rows: Any) -> Any:
+        """Background rows of units (tensors of the same shape, or that broadcast); None where draws are random."""
+        if not ground.finite:
+            return None
+        if ground.replaced:
+            return random_integers(unit_keys(self.keys[Purpose.VISITS][rows], units), len(ground.draws))
+        return self.orders[rows, units % len(ground.draws)]
 
 
-def walk_terms(ground: Ground, group: Group, start: int, stop: int) -> None:
-    """Evaluate units `start` to `stop` of all rows together, and put their terms into their places."""
+def walk_terms(ground: Ground, group: Group, units: Any, terms: Any, start: int, stop: int) -> None:
+    """Evaluate some pairs of explained rows and units, numbered row by row, and put their terms into their places.
+
+    `units` are the numbers of each row's units, `terms` has the shape (rows * units, players + 1, o, functions).
+    """
     device, p = group.x.device, ground.n_players
     flat = torch.arange(start, stop, device=device)
-    rows = flat // ground.visits.n_units
-    units = flat - rows * ground.visits.n_units
+    rows = flat // len(units)
+    units = units[flat - rows * len(units)]
     ranks = random_ranks(unit_keys(group.keys[Purpose.COALITIONS][rows], units), p)
     by_column = ranks[:, ground.owner]
     masks = prefix_masks(by_column, p)
@@ -140,7 +175,7 @@ def walk_terms(ground: Ground, group: Group, start: int, stop: int) -> None:
         base = at_draws
     else:
         base = ground.at_draws.mean(dim=0).expand_as(at_draws)
-    group.terms[start:stop] = _contributions(values, at_draws, at_x, base, ranks)
+    terms[start:stop, ..., 0] = _contributions(values, at_draws, at_x, base, ranks)
     if group.polynomial is not None:
         of_control = group.polynomial.values(rows, gaps)
         if ground.finite:
@@ -148,7 +183,7 @@ def walk_terms(ground: Ground, group: Group, start: int, stop: int) -> None:
             base = torch.zeros_like(at_gap)  # f is known at all draws: no error for a control to explain
         else:
             base = at_gap = of_control[:, -1]
-        group.control_terms[start:stop] = _contributions(of_control, at_gap, at_x, base, ranks)
+        terms[start:stop, ..., 1] = _contributions(of_control, at_gap, at_x, base, ranks)
 
 
 def _draws(ground: Ground, group: Group, rows: Any, units: Any) -> tuple[Any, Any]:
@@ -157,11 +192,8 @@ def _draws(ground: Ground, group: Group, rows: Any, units: Any) -> tuple[Any, An
         keys = unit_keys(group.keys[Purpose.DRAWS][rows], units)
         normals = standard_normals(keys, len(ground.owner))
         return ground.conditioner.draws(normals), None  # type: ignore[union-attr]
-    if ground.replaced:
-        chosen = random_integers(unit_keys(group.keys[Purpose.VISITS][rows], units), len(ground.draws))
-    else:
-        chosen = group.orders[rows, units % ground.visits.n_blocks]
-    return ground.draws[chosen], ground.at_draws[chosen]
+    drawn = group.drawn(ground, units, rows)
+    return ground.draws[drawn], ground.at_draws[drawn]
 
 
 def _contributions(values: Any, at_draws: Any, at_x: Any, base: Any, ranks: Any) -> Any:

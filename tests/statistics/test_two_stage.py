@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chi2
 
-from controlshap.statistics.two_stage import Roots, Strata, visit_sequence
+from controlshap.statistics.covariance_root import CovarianceRoot
+from controlshap.statistics.two_stage import TwoStageDesign, visit_sequence
 
 
 def population(seed, n_blocks=20):
@@ -13,26 +14,26 @@ def population(seed, n_blocks=20):
     return rng.normal(size=n_blocks) * 2.0, rng.uniform(0.2, 2.0, size=n_blocks)
 
 
-def simulate(n_units, n_blocks, n_repeats, seed, *, shift=0.0):
+def simulate(n_units, n_blocks, n_repeats, seed, as_array=np.asarray):
     """Estimates and reported variances of the mean of a population of noisy blocks."""
     means, spreads = population(1, n_blocks)
     rng = np.random.default_rng(seed)
     estimates, reported, dofs = [], [], []
     for _ in range(n_repeats):
         labels = visit_sequence(n_blocks, n_units, rng)
-        strata = Strata(labels, n_blocks)
-        values = (means[labels] + spreads[labels] * rng.normal(size=n_units) + shift)[:, None, None, None]
-        estimates.append(strata.weights @ values[:, 0, 0, 0])
-        roots = strata.roots(values)
-        reported.append(roots.variances()[0, 0, 0])
-        dofs.append(roots.degrees_of_freedom()[0, 0, 0])
+        design = TwoStageDesign(labels, n_blocks)
+        values = means[labels] + spreads[labels] * rng.normal(size=n_units)
+        estimates.append(design.weights @ values)
+        root = design.covariance_root(as_array(values[:, None, None, None]))
+        reported.append(float(root.variances()[0, 0, 0]))
+        dofs.append(float(root.degrees_of_freedom()[0, 0, 0]))
     return np.array(estimates), np.array(reported), np.array(dofs), means.mean()
 
 
 @pytest.mark.parametrize("n_units", [8, 15, 27, 35, 40, 70])
-def test_the_reported_variance_is_the_observed_one(n_units, global_seed):
+def test_the_reported_variance_is_the_observed_one(n_units, global_seed, as_array):
     n_repeats = 2000
-    estimates, reported, dofs, truth = simulate(n_units, 20, n_repeats, global_seed)
+    estimates, reported, dofs, truth = simulate(n_units, 20, n_repeats, global_seed, as_array)
     z = (estimates.mean() - truth) / (estimates.std(ddof=1) / np.sqrt(n_repeats))
     assert abs(z) < 3.9  # level 1e-4
     ratio = reported.mean() / estimates.var(ddof=1)
@@ -62,14 +63,14 @@ def test_the_naive_variance_is_wrong_in_cycles():
 def test_the_bootstrap_has_the_same_variance(n_units, n_blocks):
     rng = np.random.default_rng(0)
     if np.isinf(n_blocks):
-        strata = Strata.independent(n_units)
+        design = TwoStageDesign.independent(n_units)
     else:
-        strata = Strata(visit_sequence(n_blocks, n_units, rng), n_blocks)
-    values = rng.normal(size=(n_units, 3, 1, 1)) + 0.5 * strata.labels[:, None, None, None]
-    weights = strata.resample(20_000, rng)
+        design = TwoStageDesign(visit_sequence(n_blocks, n_units, rng), n_blocks)
+    values = rng.normal(size=(n_units, 3, 1, 1)) + 0.5 * design.labels[:, None, None, None]
+    weights = design.resample(20_000, rng)
     assert_allclose(weights.sum(axis=1), 1.0)
     resampled = (weights @ values[:, :, 0, 0]).var(axis=0)
-    expected = strata.roots(values).variances()[:, 0, 0]
+    expected = design.covariance_root(values).variances()[:, 0, 0]
     if np.isinf(n_blocks):
         expected = expected * (n_units - 1) / n_units  # the ordinary bootstrap divides by n
     band = chi2.ppf([5e-5, 1 - 5e-5], 19_999) / 19_999
@@ -78,19 +79,29 @@ def test_the_bootstrap_has_the_same_variance(n_units, n_blocks):
     assert (ratio < band[1] + 0.03).all()
 
 
-def test_one_part_keeps_its_degrees_of_freedom_and_parts_combine():
+def test_one_part_keeps_its_degrees_of_freedom_and_parts_combine(as_array):
     rng = np.random.default_rng(0)
-    one = Roots(rng.normal(size=(9, 2, 1, 1)), np.zeros(9, dtype=int), np.array([8.0]))
+    one = CovarianceRoot(as_array(rng.normal(size=(9, 2, 1, 1))), np.zeros(9, dtype=int), np.array([8.0]))
     assert_allclose(one.degrees_of_freedom(), 8.0)
-    same = one.join(Roots(np.zeros((0, 2, 1, 1)), np.zeros(0, dtype=int), np.zeros(0)))
-    assert_allclose(same.variances(), one.variances())
+    nothing = CovarianceRoot.zero_like(as_array(np.ones((2, 1, 1))))
+    assert_allclose(one.join(nothing).variances(), one.variances())
     both = one.join(one)
+    assert_allclose(both.variances(), 2.0 * one.variances())
     assert (both.degrees_of_freedom() > 8.0).all()
-    assert np.isinf(Roots.zero((2, 1, 1)).degrees_of_freedom()).all()
+    assert np.isinf(np.asarray(nothing.degrees_of_freedom())).all()
 
 
-def test_a_settled_block_has_no_variance_within():
+def test_an_exact_block_has_no_variance_within(as_array):
     values = np.random.default_rng(0).normal(size=(20, 1, 1, 1))
-    assert Strata(np.arange(20), 20, settled=True).roots(values).variances() == 0
-    half = Strata(np.arange(10), 20, settled=True).roots(values[:10]).variances()[0, 0, 0]
-    assert_allclose(half, 0.5 * values[:10].var(ddof=1) / 10)
+    whole = TwoStageDesign(np.arange(20), 20, exact_within=True)
+    assert whole.covariance_root(as_array(values)).variances() == 0
+    half = TwoStageDesign(np.arange(10), 20, exact_within=True).covariance_root(as_array(values[:10]))
+    assert_allclose(half.variances()[0, 0, 0], 0.5 * values[:10].var(ddof=1) / 10)
+
+
+@pytest.mark.parametrize("n_blocks", [1, 2, 5, 20, 37])
+def test_without_shuffles_the_first_blocks_have_one_visit_more(n_blocks):
+    for n_units in range(1, 4 * n_blocks + 3):
+        shuffled = np.bincount(visit_sequence(n_blocks, n_units, np.random.default_rng(3)), minlength=n_blocks)
+        counts = np.bincount(visit_sequence(n_blocks, n_units, None), minlength=n_blocks)
+        assert_array_equal(counts, np.sort(shuffled)[::-1])

@@ -1,0 +1,252 @@
+"""Some explained rows together: the terms of their walks, what these come to, and which rows are done after a stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from controlshap._random import Purpose, stream
+from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.controls.d_matrices import DMatrices
+from controlshap.engine.device.evaluation import MOST_ROWS, evaluate_rows, in_chunks, refuse_not_finite
+from controlshap.engine.device.taylor import TaylorPolynomials, derivatives, known_correlated, known_independent
+from controlshap.engine.device.walks import Ground, Group, walk_terms
+from controlshap.statistics.analysis import Sample, analyse
+from controlshap.statistics.background_error import background_variances
+from controlshap.statistics.control_variate import KnownValues
+from controlshap.statistics.stopping import Snapshot, Stopping
+from controlshap.statistics.terms import MeanTerms
+from controlshap.statistics.unseen_rows import UnseenRows, add_unseen_rows, differs_from_x
+from controlshap.values.gaussian import GaussianImputer
+from controlshap.values.marginal import MarginalImputer
+from controlshap.variances import Analytic
+
+#: Doubles of the terms that are analysed at once on a processor: eight megabytes; more of them at once is no faster.
+CACHED = 2**20
+
+
+@dataclass(frozen=True)
+class Method:
+    """How rows are explained, alike for all of them.
+
+    Attributes
+    ----------
+    imputer : MarginalImputer or GaussianImputer
+    uses_taylor : bool
+    matrices : DMatrices or None
+        For the Taylor control of correlated features.
+    efficient, by_folds : bool
+        As for `analyse`.
+    stopping : Stopping
+    n_units : int
+        Most units of a row.
+    """
+
+    imputer: MarginalImputer | GaussianImputer
+    uses_taylor: bool
+    matrices: DMatrices | None
+    efficient: bool
+    by_folds: bool
+    stopping: Stopping
+    n_units: int
+
+    @property
+    def stages(self) -> list[int]:
+        """Units after each stage, if none ends the run."""
+        stages = [self.stopping.first_stage(2, self.n_units)]
+        while stages[-1] < self.n_units:
+            stages.append(self.stopping.next_stage(stages[-1], self.n_units, 0.0))
+        return stages
+
+    @property
+    def alpha_fraction(self) -> float:
+        """Part of alpha for each look."""
+        return self.stopping.alpha_fraction / self.stopping.n_looks(self.stages[0], self.n_units)
+
+
+@dataclass(frozen=True)
+class Walked:
+    """Units of the rows of a group, in the order in which they were evaluated.
+
+    Attributes
+    ----------
+    units : ndarray of shape (n,)
+        Numbers of each row's units.
+    terms : tensor of shape (rows, n, players + 1, outputs, functions)
+    """
+
+    units: IntArray
+    terms: Any
+
+    @classmethod
+    def none(cls, ground: Ground, group: Group) -> Walked:
+        """No units yet."""
+        n_functions = 1 if group.polynomial is None else 2
+        shape = (len(group), 0, ground.n_players + 1, group.at_x.shape[1], n_functions)
+        return cls(np.zeros(0, dtype=np.int64), group.x.new_zeros(shape))
+
+    def extend(self, ground: Ground, group: Group, n_units: int, chunk: int) -> tuple[Walked, int]:
+        """With as many units for each row, evaluated in chunks; and the chunk for the next."""
+        new = np.setdiff1d(ground.units(n_units), self.units)
+        units = torch.as_tensor(new, device=group.x.device)
+        r, _, *rest = self.terms.shape
+        added = group.x.new_empty((r * len(new), *rest))
+        chunk = in_chunks(
+            r * len(new), chunk, lambda start, stop: walk_terms(ground, group, units, added, start, stop),
+            "pair of walks",
+        )  # fmt: skip
+        added = added.reshape(r, len(new), *rest)
+        if not len(self.units):
+            return Walked(new, added), chunk
+        units, terms = np.concatenate([self.units, new]), torch.cat([self.terms, added], dim=1)
+        order = np.argsort(units)
+        return Walked(units[order], terms.index_select(1, torch.as_tensor(order, device=terms.device))), chunk
+
+
+def explain_group(
+    ground: Ground, method: Method, rows: FloatArray, first_row: int, chunk: int
+) -> tuple[dict[str, Any], int]:
+    """Explain rows until each is done: arrays for all of them, on the host, and the chunk for the next rows."""
+    group = _group(ground, rows, first_row, uses_taylor=method.uses_taylor)
+    walked, active, finished = Walked.none(ground, group), np.arange(len(group)), []
+    for n_units in method.stages:
+        walked, chunk = walked.extend(ground, group, n_units, chunk)
+        refuse_not_finite(walked.terms[..., 0], first_row + active, "row")
+        results = _analyse_in_chunks(ground, method, group, walked)
+        results["n_units"] = np.full(len(group), n_units)
+        results["complete"] = np.full(len(group), ground.design(walked.units).sampling_fraction >= 1.0)
+        results["converged"] = _converged(method, results, n_units)
+        done = results["converged"] | (n_units == method.n_units)
+        finished.append((active[done], {name: array[done] for name, array in results.items()}))
+        if done.all():
+            break
+        left = torch.as_tensor(np.flatnonzero(~done), device=group.x.device)
+        active, group, walked = active[~done], group[left], Walked(walked.units, walked.terms.index_select(0, left))
+    return _in_order(finished), chunk
+
+
+def _in_order(finished: list[tuple[IntArray, dict[str, Any]]]) -> dict[str, Any]:
+    """Results of all rows by their numbers; rows that ended at different stages are put together."""
+    order = np.argsort(np.concatenate([numbers for numbers, _ in finished]))
+    parts = [part for _, part in finished]
+    names = set.intersection(*(set(part) for part in parts))
+    return {name: np.concatenate([part[name] for part in parts])[order] for name in names}
+
+
+def _group(ground: Ground, rows: FloatArray, first_row: int, *, uses_taylor: bool) -> Group:
+    """Rows on the device, with f and, where it is the control, the Taylor polynomial at each of them."""
+    evaluator = ground.evaluator
+    x = torch.as_tensor(np.ascontiguousarray(rows), dtype=torch.float64, device=evaluator.device)
+    at_x = evaluate_rows(evaluator, ground.conditioner, x, "row", first_row)
+    return Group.of(ground, x, at_x, _polynomial(ground, x, at_x) if uses_taylor else None, first_row)
+
+
+def _polynomial(ground: Ground, x: Any, at_x: Any) -> TaylorPolynomials:
+    """The Taylor polynomials of some rows."""
+    evaluator = ground.evaluator
+    parts: dict[int, tuple[Any, Any]] = {}
+    second = ground.conditioner is None
+    inputs = x if ground.conditioner is None else ground.conditioner.to_inputs(x)
+
+    def work(start: int, stop: int) -> None:
+        some = inputs[start:stop].to(evaluator.dtype)
+        parts[start] = derivatives(evaluator.module, some, at_x.shape[1], second=second)
+
+    in_chunks(len(x), MOST_ROWS["cpu"], work, "row with its derivatives")
+    gradients, hessians = zip(*(parts[start] for start in sorted(parts)), strict=True)
+    return TaylorPolynomials(at_x, torch.cat(gradients), torch.cat(hessians) if second else None)
+
+
+def _analyse_in_chunks(ground: Ground, method: Method, group: Group, walked: Walked) -> dict[str, Any]:
+    """What the terms come to, on the host, for as many rows at once as memory allows."""
+    parts: dict[int, dict[str, Any]] = {}
+
+    def work(start: int, stop: int) -> None:
+        some = slice(start, stop)
+        tensors = _analyse(ground, method, group[some], Walked(walked.units, walked.terms[some]))
+        parts[start] = {name: one.cpu().numpy() for name, one in tensors.items()}
+
+    step = len(group)
+    if group.x.device.type == "cpu":
+        step = max(1, CACHED * len(group) // walked.terms.numel())
+    in_chunks(len(group), step, work, "explained row")
+    ordered = [parts[start] for start in sorted(parts)]
+    return {name: np.concatenate([part[name] for part in ordered]) for name in ordered[0]}
+
+
+def _analyse(ground: Ground, method: Method, group: Group, walked: Walked) -> dict[str, Any]:
+    """Values, errors and coefficients of some rows, by the statistics of the library."""
+    design, terms = ground.design(walked.units), MeanTerms(walked.terms)
+    known = None if group.polynomial is None else _known_values(ground, method, group.polynomial, group.x)
+    at_x = torch.stack([group.at_x] * walked.terms.shape[-1], dim=-1)  # a Taylor polynomial has f(x) at x
+    no_base = at_x.new_zeros((len(group), 0, *at_x.shape[1:]))
+    sample = Sample(terms, design, no_base, at_x, method.efficient, not ground.finite)
+    # blocks are numbered at random for each row, so that folds may be the same for all of them
+    rng = stream(ground.entropy, Purpose.RESAMPLING)
+    analysis = analyse(sample, Analytic().roots, known, rng, by_folds=method.by_folds)
+    drawn = _drawn(ground, group, walked.units)
+    if isinstance(method.imputer, MarginalImputer) and (len(ground.draws) > 1 or ground.replaced):
+        unseen = _unseen_rows(ground, method, group, drawn, design.n_blocks)
+        analysis = add_unseen_rows(analysis, unseen, efficient=method.efficient)
+    controlled, plain = analysis.controlled, analysis.uncontrolled
+    tensors = {
+        "values": controlled.values,
+        "variances": controlled.variances,
+        "degrees_of_freedom": controlled.dof,
+        "covariances": controlled.covariances[:, :, :-1, :-1],
+        "uncontrolled_values": plain.values[:, :-1],
+        "uncontrolled_variances": plain.variances[:, :-1],
+        "variance_reduction": analysis.variance_reduction[:, :-1],
+        "alpha": analysis.alpha[:, :-1].sum(dim=-1),
+    }
+    if ground.in_cycles:
+        between = background_variances(terms, design, drawn, ground.at_draws, at_x)
+        tensors |= {} if between is None else {"background_variances": between[:, :-1]}
+    return tensors
+
+
+def _drawn(ground: Ground, group: Group, units: IntArray) -> Any:
+    """Background rows `(r, units, 1)` that units drew; None where draws are random."""
+    rows = torch.arange(len(group), device=group.x.device)[:, None]
+    drawn = group.drawn(ground, torch.as_tensor(units, device=group.x.device), rows)
+    return None if drawn is None else drawn[..., None]
+
+
+def _unseen_rows(ground: Ground, method: Method, group: Group, drawn: Any, n_blocks: int) -> UnseenRows:
+    differs = differs_from_x(group.x, ground.draws, method.imputer.players)
+    if ground.in_cycles and n_blocks == len(ground.draws):
+        return UnseenRows(differs, drawn, None)
+    changes = [group.at_x[:, None] - ground.at_draws]
+    if group.polynomial is not None:
+        every = torch.arange(len(group), device=group.x.device)
+        changes.append(group.at_x[:, None] - group.polynomial.values(every, group.x[:, None] - ground.draws))
+    return UnseenRows(differs, drawn, torch.stack(changes, dim=-1))
+
+
+def _known_values(ground: Ground, method: Method, polynomial: TaylorPolynomials, x: Any) -> KnownValues:
+    """What is known of the Taylor polynomials of some rows."""
+    if method.matrices is None or ground.conditioner is None:
+        return known_independent(polynomial, x, ground.draws, method.imputer.players)
+    center = torch.as_tensor(method.imputer.center, dtype=torch.float64, device=x.device)
+    return known_correlated(method.matrices, polynomial, x - center, ground.conditioner.scale)
+
+
+def _converged(method: Method, results: dict[str, Any], n_units: int) -> BoolArray:
+    """Which rows have reached what they are to stop for."""
+    stopping, n_rows = method.stopping, len(results["values"])
+    if not stopping.looks or (n_units < stopping.first_look and n_units < method.n_units):
+        return np.zeros(n_rows, dtype=bool)
+    ratios = [
+        stopping.error_ratio(
+            Snapshot(
+                results["values"][row, :-1], results["covariances"][row], results["degrees_of_freedom"][row, :-1],
+                bool(results["complete"][row]),
+            ),
+            method.alpha_fraction,
+        )
+        for row in range(n_rows)
+    ]  # fmt: skip
+    return np.array(ratios) <= 1.0
