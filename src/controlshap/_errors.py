@@ -11,6 +11,7 @@ ControlShapWarning(UserWarning)
  ├ NotConvergedWarning                the budget ended before the tolerance was met
  ├ WeakControlWarning                 a control was cut down to fit the budget
  ├ SingularCovarianceWarning          the covariance was conditioned
+ ├ NotExactWarning                    a model with a known form is sampled
  └ ErraticVarianceWarning             this variance method is known to be unreliable here
 """
 
@@ -70,6 +71,10 @@ class WeakControlWarning(ControlShapWarning):
 
 class SingularCovarianceWarning(ControlShapWarning):
     """The covariance was singular or nearly so, and was conditioned."""
+
+
+class NotExactWarning(ControlShapWarning):
+    """A model that was recognised is sampled after all: its known form does not hold, or cannot be computed."""
 
 
 class ErraticVarianceWarning(ControlShapWarning):

@@ -21,7 +21,7 @@ from controlshap.data.encoding import Encoding, make_encoding, refuse_many_level
 from controlshap.data.players import Groups, Players, resolve_players
 from controlshap.data.table import Table, has_gaps, read_rows, read_table, sample_table
 from controlshap.estimators.base import Estimator
-from controlshap.functions import KnownFunction, agrees, evaluations_to_recognise, recognise
+from controlshap.functions import KnownFunction, agrees, evaluations_to_recognise, recognise, warn_not_exact
 from controlshap.models.adapters import as_model
 from controlshap.models.model import Model
 from controlshap.values.base import Imputer, ValueFunction
@@ -246,7 +246,8 @@ class Assembly:
             predictions = self.evaluate(draft.base.rows, "background")
             base = replace(draft.base, values=predictions[:, :, None])
             form = draft.form
-            if form is not None and not agrees(form, base.rows, predictions):
+            if form is not None and not agrees(form, base.rows, predictions, predictions):
+                warn_not_exact(form.name, "that form does not predict what the model predicts on the background")
                 form = None  # a subclass or a wrapped model that predicts something else
             self._problem = replace(draft, base=base, form=form)
         return self._problem

@@ -19,7 +19,7 @@ from sklearn.ensemble import (
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge
 
 import controlshap as cs
-from controlshap.functions import logistic, recognise
+from controlshap.functions import agrees, logistic, recognise
 from controlshap.functions.logistic import leave_one_out, logistic_nodes, logistic_values, score_bound
 from controlshap.models.adapters import as_model
 from controlshap.testing import marginal_game, shapley_by_definition
@@ -158,6 +158,26 @@ def test_tree_ensembles_are_exact_with_one_evaluation(data, kind, grouped):
     assert_allclose(total, np.asarray(function(x[None])).reshape(total.shape), atol=1e-9)
 
 
+@pytest.mark.parametrize("n_trees", [200, 600])
+def test_single_precision_costs_no_row_its_exact_values(n_trees):
+    # Rounding is about 1e-7 of the leaves that were added: of a prediction near 0 it may be any part.
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 6))
+    y = (X[:, 0] * X[:, 1] > 0.5).astype(float)
+    model = xgboost.XGBRegressor(n_estimators=n_trees, max_depth=4, n_jobs=1).fit(X, y)
+    near_zero = X[np.argsort(np.abs(model.predict(X)))[:20]]
+    form = recognise(model)
+    gaps = np.abs(form.predict(near_zero) - model.predict(near_zero)) / np.abs(model.predict(near_zero))
+    assert gaps.max() > form.tolerance  # judged by themselves, such rows would be refused
+    explanation = cs.Explainer(model, X[:50])(near_zero, rng=0)
+    assert (explanation.status == "exact").all()
+    # negative control: a row that the form does not predict is refused, by the scale of the others
+    others = model.predict(X)[:, None]
+    wrong = model.predict(near_zero)[:, None] + 1e-4 * np.abs(others).max()
+    assert agrees(form, near_zero, model.predict(near_zero)[:, None], others)
+    assert not agrees(form, near_zero, wrong, others)
+
+
 class Rescaled(LogisticRegression):
     """Looks like a logistic regression and predicts something else."""
 
@@ -165,6 +185,9 @@ class Rescaled(LogisticRegression):
 
     def predict_proba(self, X):
         return super().predict_proba(X) ** 2
+
+
+Rescaled.__name__ = "LogisticRegression"  # which is what it is known by
 
 
 def test_a_forest_too_large_for_its_background_is_sampled(monkeypatch):
@@ -175,7 +198,8 @@ def test_a_forest_too_large_for_its_background_is_sampled(monkeypatch):
     monkeypatch.setattr(module, "MOST_LEAF_ROWS", leaves * len(X))
     assert cs.Explainer(forest, X)(X[:1], budget=200, rng=0).method[0] == "tree form"
     monkeypatch.setattr(module, "MOST_LEAF_ROWS", leaves * len(X) - 1)
-    sampled = cs.Explainer(forest, X)(X[:1], budget=200, rng=0)
+    with pytest.warns(cs.NotExactWarning, match="max_background"):
+        sampled = cs.Explainer(forest, X)(X[:1], budget=200, rng=0)
     assert "form" not in sampled.method[0]
     assert sampled.n_evaluations[0] > 1
 
@@ -188,7 +212,8 @@ def test_what_is_not_quite_the_form_is_sampled(data):
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(80, 7))
     posing = Rescaled().fit(Z, Z[:, 0] > 0)
-    explanation = cs.explain(posing, data.x, data.background, budget=400, rng=0)
+    with pytest.warns(cs.NotExactWarning, match="on the background"):
+        explanation = cs.explain(posing, data.x, data.background, budget=400, rng=0)
     assert explanation.status[0] == "budget reached"
     seen = []
 
@@ -203,7 +228,8 @@ def test_what_is_not_quite_the_form_is_sampled(data):
     counting.__class__.__name__ = "LogisticRegression"
     assert recognise(counting) is not None
     explainer = cs.Explainer(counting, 1e3 * data.background)
-    wide = explainer(1e3 * data.x, budget=400, rng=0)
+    with pytest.warns(cs.NotExactWarning, match="within reach"):
+        wide = explainer(1e3 * data.x, budget=400, rng=0)
     assert wide.status[0] == "budget reached"  # scores beyond the reach of the quadrature
     assert sum(seen) == wide.n_evaluations[0] + explainer.n_background_evaluations  # f(x) is asked for once
 

@@ -29,6 +29,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor
 
+from controlshap._errors import NotExactWarning
 from controlshap.data.players import resolve_players
 from controlshap.functions.tree_readers.read import read_trees
 from controlshap.testing import marginal_game, shapley_by_definition
@@ -330,7 +331,8 @@ def test_a_reading_that_is_wrong_is_refused(monkeypatch):
     assert read_trees(model) is not None
     slower = model.predict
     monkeypatch.setattr(model, "predict", lambda rows: slower(rows) + 1e-3 * (rows[:, 0] > 0))
-    assert read_trees(model) is None
+    with pytest.warns(NotExactWarning, match="do not predict"):
+        assert read_trees(model) is None
     tree = DecisionTreeRegressor(max_depth=3).fit(np.round(4 * TRAIN) / 4, SCORE)
     column, threshold = tree.tree_.feature[0], tree.tree_.threshold[0]
     assert np.float32(threshold) == threshold  # so that a row can be there
@@ -343,7 +345,11 @@ def test_a_reading_that_is_wrong_is_refused(monkeypatch):
 
     assert read_trees(tree) is not None
     monkeypatch.setattr(tree, "predict", strict)
-    assert read_trees(tree) is None
+    with pytest.warns(NotExactWarning, match="do not predict"):
+        assert read_trees(tree) is None
+    monkeypatch.setattr(tree, "predict", None)
+    with pytest.warns(NotExactWarning, match="could not be read"):
+        assert read_trees(tree) is None
 
 
 def test_a_large_forest_is_read_and_explained_quickly_enough():

@@ -6,7 +6,7 @@ import numpy as np
 
 from controlshap._random import EXPLAINER_ENTROPY, Purpose, stream
 from controlshap._types import FloatArray
-from controlshap.functions import KnownFunction, agrees
+from controlshap.functions import KnownFunction, agrees, warn_not_exact
 from controlshap.problem import Problem
 from controlshap.results.collect import RowResult
 from controlshap.statistics.analysis import Analysis
@@ -18,14 +18,16 @@ SPREAD_ROWS = 50
 
 
 def explain_exactly(problem: Problem, form: KnownFunction, x: FloatArray, at_x: FloatArray) -> RowResult | None:
-    """Values without sampling error; None where the form does not agree with the model on this row."""
-    if not agrees(form, x[None], at_x[None]):
+    """Values without sampling error; None, with a warning, where the form fails on this row."""
+    if not agrees(form, x[None], at_x[None], problem.base.values[:, :, 0]):
+        warn_not_exact(form.name, "that form does not predict what the model predicts on some row")
         return None
     rows, of_background = problem.base.rows, problem.base.values[:, :, 0]
     values = form.mean_values(x, rows, problem.players)
     some = stream(EXPLAINER_ENTROPY, Purpose.BACKGROUND, 1).permutation(len(rows))[:SPREAD_ROWS]
     of_draws = form.draw_values(x, rows[some], problem.players)
     if values is None or of_draws is None:
+        warn_not_exact(form.name, "that form has no values within reach on some row")
         return None
     components = np.concatenate([values.reshape(len(values), -1), problem.base.mean[:, 0][None]])
     no_roots = np.zeros((0, *components.shape))

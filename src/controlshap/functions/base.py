@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
+from controlshap._errors import NotExactWarning
 from controlshap._types import FloatArray
 from controlshap.data.players import Players
 
@@ -55,6 +57,16 @@ class KnownFunction(ABC):
     def mean_of_scores(self, means: FloatArray, variances: FloatArray) -> FloatArray:
         """Means `(...)` of the values where the scores `(..., scores)` are normal."""
         raise NotImplementedError(f"{type(self).__name__} is no function of linear scores")
+
+
+def warn_not_exact(name: str, why: str) -> None:
+    """Say that a recognised model is sampled after all; in the same words for all rows, so that it is said once."""
+    warnings.warn(
+        f"The model was recognised ({name}), which would make its values exact, but {why}. It is sampled instead, "
+        "with standard errors.",
+        NotExactWarning,
+        stacklevel=2,
+    )
 
 
 @final

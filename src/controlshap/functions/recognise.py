@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from controlshap._types import FloatArray
-from controlshap.functions.base import KnownFunction
+from controlshap.functions.base import KnownFunction, warn_not_exact
 from controlshap.functions.logistic import PRECISION
 from controlshap.functions.network import Network
 from controlshap.functions.polynomial import Quadratic
@@ -31,7 +31,11 @@ def recognise(source: Any, n_background: int = 1) -> KnownFunction | None:
     # the margin of a boosted classifier; its probability is no sum of trees
     margin = owner is not None and getattr(source, "__name__", "") == "decision_function"
     trees = read_trees(owner if margin else source, margin=margin)
-    return None if trees is None or trees.n_leaves * n_background > MOST_LEAF_ROWS else trees
+    if trees is not None and trees.n_leaves * n_background > MOST_LEAF_ROWS:
+        many = f"{trees.n_leaves:,} leaves and {n_background:,} background rows would take very long"
+        warn_not_exact(trees.name, f"{many}; `max_background=` makes these fewer")
+        return None
+    return trees
 
 
 def evaluations_to_recognise(source: Any) -> int:
@@ -40,10 +44,14 @@ def evaluations_to_recognise(source: Any) -> int:
     return count_probes(source if owner is None else owner)
 
 
-def agrees(function: KnownFunction, rows: FloatArray, predictions: FloatArray) -> bool:
-    """Whether the function predicts what the model predicted `(n, outputs)` on rows `(n, columns)`."""
+def agrees(function: KnownFunction, rows: FloatArray, predictions: FloatArray, others: FloatArray) -> bool:
+    """Whether the function predicts what the model predicted `(n, outputs)` on rows `(n, columns)`.
+
+    Rounding is as large as the terms that were added, not as their sum: a prediction near 0 is judged by the largest of
+    these and `others`, predictions on other rows.
+    """
     expected = function.predict(rows).reshape(len(rows), -1)
     if expected.shape != predictions.shape:
         return False
-    scale = max(float(np.abs(predictions).max()), 1e-12)
+    scale = max(float(np.abs(predictions).max()), float(np.abs(others).max()), 1e-12)
     return bool(np.abs(expected - predictions).max() <= function.tolerance * scale)

@@ -7,7 +7,6 @@ only after it has reproduced the model's predictions at, below and above its own
 
 from __future__ import annotations
 
-import logging
 import sys
 import warnings
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from controlshap._types import FloatArray
+from controlshap.functions.base import warn_not_exact
 from controlshap.functions.tree_readers.lightgbm import read_lightgbm
 from controlshap.functions.tree_readers.nodes import Nodes, Reading
 from controlshap.functions.tree_readers.sklearn import (
@@ -50,8 +50,6 @@ _MARGIN_READERS: tuple[tuple[str, tuple[str, ...], _Reader], ...] = (
     ("xgboost", ("XGBClassifier", "XGBRFClassifier", "Booster"), partial(read_xgboost, margin=True)),
 )
 
-_LOGGER = logging.getLogger(__name__)
-
 #: Rows at which a reading must agree with its model.
 _N_PROBES = 128
 
@@ -80,10 +78,13 @@ def read_trees(model: Any, *, margin: bool = False) -> TreeFunction | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about names of columns: the probes are bare arrays
             reading = reader(model)
-            return None if reading is None else _verify(reading)
-    except Exception:
-        _LOGGER.info("%s could not be read as trees and is sampled", type(model).__name__, exc_info=True)
+            function = None if reading is None else _verify(reading)
+    except Exception as error:  # noqa: BLE001 (whatever another version of a library does: the model can be sampled)
+        warn_not_exact(type(model).__name__, f"its trees could not be read ({type(error).__name__}: {error})")
         return None
+    if reading is not None and function is None:
+        warn_not_exact(type(model).__name__, "the trees that were read do not predict what it predicts")
+    return function
 
 
 def count_probes(model: Any) -> int:
