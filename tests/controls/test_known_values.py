@@ -12,6 +12,7 @@ from controlshap.controls.d_matrices import DMatrices, _simulate, d_matrices
 from controlshap.data.players import resolve_players
 from controlshap.models.adapters import as_model
 from controlshap.testing import gaussian_quadratic_game, marginal_game, pathwise_game, shapley_by_definition
+from controlshap.values.base import Imputer
 
 NAMES = tuple(f"c{i}" for i in range(7))
 
@@ -97,6 +98,35 @@ def test_simulated_d_matrices_agree_with_enumeration_within_their_own_error(grou
     assert np.sqrt((z**2).mean()) > 0.3  # the error is not vastly overstated either
     # reversed pairs cut the error of single permutations
     assert error.max() < 0.2 * np.abs(truth).max()
+
+
+class Wrapped(Imputer):
+    """A value function of one's own with rows affine in x - b: it is a Gaussian, and does not say so."""
+
+    linear_in_x = True
+
+    def __init__(self, inner):
+        self.inner, self.players = inner, inner.players
+
+    @property
+    def center(self):
+        return self.inner.center
+
+    def sample(self, n_rows, rng):
+        return self.inner.sample(n_rows, rng)
+
+    def coalition_rows(self, x, coalitions, draws):
+        return self.inner.coalition_rows(x, coalitions, draws)
+
+
+@pytest.mark.parametrize("groups", [None, [[0, 3, 4], [7, 8]]])
+@pytest.mark.parametrize("n_columns", [9, 14])
+def test_rows_that_are_affine_have_d_matrices(n_columns, groups):
+    imputer = big_imputer(n_columns, groups)
+    scale = imputer.moments.scale
+    own, gaussian = (d_matrices(one, 100).matrices for one in (Wrapped(imputer), imputer))
+    # in the columns' own units rather than in standard deviations
+    assert_allclose(own, gaussian * scale[:, None] / scale, atol=1e-9 * scale.max() / scale.min())
 
 
 def test_the_error_of_simulated_known_values_reaches_the_standard_errors():

@@ -12,6 +12,7 @@ import pytest
 from calibration_cases import check, check_together
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import controlshap as cs
 from controlshap.crossfitting import known_simulated
@@ -70,6 +71,37 @@ class MixtureImputer(Imputer):
             rows[unit, place] = start + (x - start)[..., revealed] @ inner @ self.covariance[revealed]
             rows[unit, place] = np.where(revealed, x, rows[unit, place])
         return rows
+
+
+@dataclass(frozen=True)
+class Pulled(ValueFunction):
+    """Absent columns are those of a background row, pulled along by the mean gap of the revealed columns."""
+
+    pull: float = 0.4
+
+    def bind(self, background, players, feature_names):
+        return PulledImputer(players, self.pull, background)
+
+
+@dataclass(frozen=True)
+class PulledImputer(Imputer):
+    players: object
+    pull: float
+    finite_draws: np.ndarray
+
+    linear_in_x = True
+
+    @property
+    def center(self):
+        return self.finite_draws.mean(axis=0)
+
+    def sample(self, n_rows, rng):
+        return self.finite_draws[rng.integers(0, len(self.finite_draws), n_rows)]
+
+    def coalition_rows(self, x, coalitions, draws):
+        revealed = self.players.expand(coalitions)[:, :, None]
+        mean_gap = (revealed * (x - draws)[:, None]).sum(axis=-1) / np.maximum(revealed.sum(axis=-1), 1)
+        return np.where(revealed, x, draws[:, None] + self.pull * mean_gap[..., None])
 
 
 @dataclass(frozen=True)
@@ -143,6 +175,19 @@ def explainer_and_truth(features, estimator, control="auto"):
     return explainer, shapley_by_definition(game, 4)
 
 
+def pulled_game(predict):
+    """Rows one at a time, for columns that are players."""
+
+    def v(coalition):
+        seen, rows = sorted(coalition), BACKGROUND.copy()
+        for row, b in zip(rows, BACKGROUND, strict=True):
+            row += Pulled().pull * np.mean(X[seen] - b[seen]) if seen else 0.0
+            row[seen] = X[seen]
+        return np.mean(predict(rows), axis=0)
+
+    return v
+
+
 @pytest.fixture
 def quick(monkeypatch):
     """Simulations so short that their error is a part of what is checked."""
@@ -185,6 +230,21 @@ def test_fitted_controls_are_unbiased_with_honest_errors(cell, quick, global_see
     # a ridge is the model but for its fit: what is left is a part of it and, under the mixture, the error of known
     # values from 16,000 / (2 * 4) walks, which is that of the estimate times 50 / 2,000
     assert found.values.var(axis=0).sum() < 0.25 * found.uncontrolled_values.var(axis=0).sum()
+
+
+def test_affine_rows_with_free_derivatives_are_controlled_by_taylor(global_seed):
+    """The Taylor control needs nothing of a value function but that its rows are affine in x - b."""
+    three_classes = np.digitize(BACKGROUND @ SLOPES[0] + 0.5 * np.sin(np.arange(40)), [-0.5, 0.5])
+    classifier = LogisticRegression().fit(BACKGROUND, three_classes)
+    truth = shapley_by_definition(pulled_game(classifier.predict_proba), 4)
+    found = cs.Explainer(classifier, BACKGROUND, features=Pulled())(np.tile(X, (80, 1)), budget=400, rng=global_seed)
+    assert found.method[0] == "Permutation + Taylor + LogisticRidge"
+    check(found, truth, least=0.9)
+    check_together(found, truth)
+    linear = LinearRegression().fit(BACKGROUND, model(BACKGROUND))  # is its own Taylor polynomial: nothing is left
+    alone = cs.Explainer(linear, BACKGROUND, features=Pulled(), control="taylor")(X, budget=400, rng=0)
+    assert_allclose(alone.values[0], shapley_by_definition(pulled_game(linear.predict), 4), atol=1e-9)
+    assert alone.standard_errors.max() < 1e-9
 
 
 def test_known_values_without_their_error_are_caught(quick, monkeypatch, global_seed):

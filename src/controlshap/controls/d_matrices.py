@@ -1,9 +1,9 @@
-"""The matrices D_j of Theorem 2: `phi_j = J^T D_j (x - mu)` for a linear function under a Gaussian.
+"""The matrices D_j of Theorem 2: `phi_j = J^T D_j (x - mu)` for a linear function of rows that are affine in x - b.
 
-Along a permutation, revealing the column at position k moves the conditional mean by L[:,k] (L^-1)[k,:] (x - mu),
-L being the Cholesky factor of the permuted correlation: a rank-one term for every column from one factor. D_j is the
-mean over permutations, summed over the columns of a group (which stand together). They do not depend on x, sum to
-the identity, and are exact by enumeration for few players.
+Along a permutation, revealing player j moves the row by a matrix times x - b; D_j is its mean over permutations. Under
+a Gaussian the column at position k moves it by L[:,k] (L^-1)[k,:] (x - b), L being the Cholesky factor of the permuted
+correlation: a rank-one term for every column from one factor, added up over the columns of a group (which stand
+together). The matrices do not depend on x, sum to the identity, and are exact by enumeration for few players.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from controlshap.estimators.enumeration import all_coalitions, shapley_matrix
 from controlshap.estimators.permutation import sample_permutations
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.covariance_root import CovarianceRoot
-from controlshap.values.gaussian import GaussianImputer
+from controlshap.values.base import Imputer
 
 #: Up to this many players all coalitions are enumerated.
 EXACT_PLAYERS = 10
@@ -66,7 +66,7 @@ class DMatrices:
         )
 
 
-def d_matrices(imputer: GaussianImputer, n_permutations: int, seed: int = 0) -> DMatrices:
+def d_matrices(imputer: Imputer, n_permutations: int, seed: int = 0) -> DMatrices:
     """D matrices, exact for few players, else simulated with reversed pairs of permutations."""
     if imputer.players.n_players <= EXACT_PLAYERS:
         return DMatrices(_enumerate(imputer)[None], 0)
@@ -81,9 +81,7 @@ def d_matrices(imputer: GaussianImputer, n_permutations: int, seed: int = 0) -> 
     return DMatrices(matrices, 2 * pairs * n_replications)
 
 
-def _simulate(
-    imputer: GaussianImputer, n_pairs: int, rng: np.random.Generator, total: FloatArray | None = None
-) -> FloatArray:
+def _simulate(imputer: Imputer, n_pairs: int, rng: np.random.Generator, total: FloatArray | None = None) -> FloatArray:
     """The mean over some permutations `(players, columns, columns)`, added to `total` (zeros) where that is given."""
     players = imputer.players
     c = players.n_columns
@@ -93,25 +91,17 @@ def _simulate(
     # Not few at once: every batch goes through all of `total`.
     step = max(FEWEST_AT_ONCE, BATCH_DOUBLES // (c * c))
     for start in range(0, len(permutations), step):
-        order, factors = imputer.walk_factors(permutations[start : start + step])
-        inverses = np.linalg.inv(factors)
-        back = np.argsort(order, axis=1)
-        # Un-permute: left[column, row, u] = L[:, k] and right[u, column, :] = (L^-1)[k, :] of the column at k.
-        unit = np.arange(len(order))[:, None, None]
-        left = np.ascontiguousarray(factors[unit, back[:, :, None], back[:, None, :]].transpose(2, 1, 0))
-        right = inverses[unit, back[:, :, None], back[:, None, :]]
-        for column, player in enumerate(players.owner):  # one product at a time: all of them are c^3 numbers more
-            total[player] += left[column] @ right[:, column]
+        imputer.add_walk_maps(permutations[start : start + step], total)
     total /= len(permutations)
     return total
 
 
-def _enumerate(imputer: GaussianImputer) -> FloatArray:
+def _enumerate(imputer: Imputer) -> FloatArray:
     players = imputer.players
     p, c = players.n_players, players.n_columns
     coalitions = all_coalitions(p)
     weights = shapley_matrix(p)
-    scale = imputer.moments.scale
+    scale = imputer.scale
     # With x = 0 and b = -scale e_i the rows are b + scale A_S e_i: column i of A_S.
     draws = -np.diag(scale)
     total = np.zeros((p, c, c))

@@ -19,7 +19,6 @@ from controlshap.data.players import Players
 from controlshap.models.derivatives import Derivatives, DerivativeSource, UserDerivatives, choose_derivatives
 from controlshap.models.derivatives.base import Point
 from controlshap.statistics.control_variate import KnownValues
-from controlshap.values.gaussian import GaussianImputer
 
 
 @final
@@ -97,14 +96,14 @@ class Taylor(Control):
         if mixes:
             known = _known_independent(context, derivatives)
         else:
-            known = self._known_correlated(context, cast("GaussianImputer", imputer), derivatives.gradient)
+            known = self._known_correlated(context, derivatives.gradient)
         return PreparedControl(TaylorPolynomial(context.x, context.at_x, derivatives), known)
 
-    def _known_correlated(self, context: Context, imputer: GaussianImputer, gradient: FloatArray) -> KnownValues:
-        matrices = context.cache.get("d_matrices")
+    def _known_correlated(self, context: Context, gradient: FloatArray) -> KnownValues:
+        imputer, matrices = context.imputer, context.cache.get("d_matrices")
         if not isinstance(matrices, DMatrices):
             matrices = context.cache["d_matrices"] = d_matrices(imputer, self.n_permutations, self.seed)
-        scale = imputer.moments.scale
+        scale = imputer.scale
         return matrices.known_values(gradient * scale, (context.x - imputer.center) / scale, context.at_x)
 
 

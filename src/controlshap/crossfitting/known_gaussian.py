@@ -27,7 +27,6 @@ from controlshap.crossfitting.known_simulated import (
 from controlshap.estimators.enumeration import chains, n_chains, shapley_values
 from controlshap.estimators.permutation import sample_permutations, walk_contributions
 from controlshap.functions.base import KnownFunction
-from controlshap.functions.network import Network
 from controlshap.sampling.game import FunctionGame
 from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.linear_scores import coalition_scores, draw_scores, walk_scores
@@ -46,7 +45,7 @@ MOST_COALITIONS, COALITION_DOUBLES = 2**15, 2**20
 
 def has_conditional_mean(function: KnownFunction, imputer: GaussianImputer) -> bool:
     """Whether the draw can be integrated out."""
-    return isinstance(function, Network) and imputer.finite_draws is None
+    return function.takes_scores and imputer.finite_draws is None
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class GaussianControls(SimulatedControls):
         """Networks from the same permutations, other functions from the same walks."""
         imputer = cast("GaussianImputer", fitted.imputer)
         placed = [one for one in fitted.distinct if has_conditional_mean(one[0], imputer)]
-        networks = [cast("Network", function) for function, _, _ in placed]
+        networks = [function for function, _, _ in placed]
         others = [function for function, _, _ in fitted.distinct if not has_conditional_mean(function, imputer)]
         simulated: list[Simulated] = []
         if networks:
@@ -121,9 +120,9 @@ class ConditionedGame:
         return np.array([[has_conditional_mean(f, self.imputer) for f in of_output] for of_output in every])
 
     @cached_property
-    def _networks(self) -> list[Network]:
+    def _networks(self) -> list[KnownFunction]:
         """All functions, output by output; networks where all are integrated."""
-        return [cast("Network", f) for of_output in self.drawn.functions for f in of_output]
+        return [f for of_output in self.drawn.functions for f in of_output]
 
     @property
     def at_x(self) -> FloatArray:
@@ -166,18 +165,20 @@ class ConditionedGame:
             means[:, :, output, place] = mean_walks(self.imputer, self.drawn.x, permutations, [network])[..., 0]
         return np.concatenate([values, means], axis=-1)
 
-    def _integrated_networks(self) -> Iterator[tuple[int, int, Network]]:
+    def _integrated_networks(self) -> Iterator[tuple[int, int, KnownFunction]]:
         for output, place in np.argwhere(self.integrated):
-            yield output, place, cast("Network", self.drawn.functions[output][place])
+            yield output, place, self.drawn.functions[output][place]
 
 
-def mean_walks(imputer: GaussianImputer, x: FloatArray, permutations: IntArray, networks: list[Network]) -> FloatArray:
+def mean_walks(
+    imputer: GaussianImputer, x: FloatArray, permutations: IntArray, networks: list[KnownFunction]
+) -> FloatArray:
     """Conditional means `(u, players + 1, networks)` along walks."""
     return _smoothed(networks, *walk_scores(imputer, x, permutations, _weights(networks)))
 
 
 def draw_walks(
-    imputer: GaussianImputer, x: FloatArray, permutations: IntArray, draws: FloatArray, networks: list[Network]
+    imputer: GaussianImputer, x: FloatArray, permutations: IntArray, draws: FloatArray, networks: list[KnownFunction]
 ) -> tuple[FloatArray, FloatArray]:
     """Values `(u, players + 1, networks)` along walks, averaged over draws `(u, d, columns)`, and conditional means.
 
@@ -189,26 +190,26 @@ def draw_walks(
 
 
 def mean_coalitions(
-    imputer: GaussianImputer, x: FloatArray, coalitions: BoolArray, networks: list[Network]
+    imputer: GaussianImputer, x: FloatArray, coalitions: BoolArray, networks: list[KnownFunction]
 ) -> FloatArray:
     """Conditional means `(u, k, networks)` given coalitions."""
     return _smoothed(networks, *coalition_scores(imputer, x, coalitions, _weights(networks)))
 
 
-def _weights(networks: list[Network]) -> FloatArray:
+def _weights(networks: list[KnownFunction]) -> FloatArray:
     """Weights `(scores, columns)` of all scores that networks need: of their units, then of their linear part."""
-    return np.concatenate([np.concatenate([network.weights, network.linear[None]]) for network in networks])
+    return np.concatenate([network.score_weights for network in networks])
 
 
-def _with_scores(networks: list[Network]) -> Iterator[tuple[Network, slice]]:
+def _with_scores(networks: list[KnownFunction]) -> Iterator[tuple[KnownFunction, slice]]:
     """Each network with its own among the scores of all."""
     end = 0
     for network in networks:
-        start, end = end, end + len(network.weights) + 1
+        start, end = end, end + len(network.score_weights)
         yield network, slice(start, end)
 
 
-def _smoothed(networks: list[Network], means: FloatArray, variances: FloatArray) -> FloatArray:
+def _smoothed(networks: list[KnownFunction], means: FloatArray, variances: FloatArray) -> FloatArray:
     """Means `(..., networks)` of networks whose scores are normal."""
     values = [one.mean_of_scores(means[..., own], variances[..., own]) for one, own in _with_scores(networks)]
     return np.stack(values, axis=-1)
@@ -217,7 +218,7 @@ def _smoothed(networks: list[Network], means: FloatArray, variances: FloatArray)
 def simulate_networks(
     imputer: GaussianImputer,
     x: FloatArray,
-    networks: list[Network],
+    networks: list[KnownFunction],
     rng: np.random.Generator,
     leaders: IntArray | None = None,
     tolerances: FloatArray | None = None,
@@ -251,7 +252,7 @@ def simulate_networks(
 def _replications(
     imputer: GaussianImputer,
     x: FloatArray,
-    networks: list[Network],
+    networks: list[KnownFunction],
     led: IntArray,
     pairs: int,
     rng: np.random.Generator,
@@ -280,7 +281,7 @@ def _replications(
     return values
 
 
-def _enumerate(imputer: GaussianImputer, x: FloatArray, networks: list[Network]) -> FloatArray:
+def _enumerate(imputer: GaussianImputer, x: FloatArray, networks: list[KnownFunction]) -> FloatArray:
     """Shapley values and base value `(networks, players + 1)` from the conditional means of all coalitions."""
     permutations, own = chains(imputer.players.n_players)
     p = permutations.shape[1]
@@ -296,7 +297,7 @@ def _enumerate(imputer: GaussianImputer, x: FloatArray, networks: list[Network])
     return np.concatenate([shapley_values(table), table[:1]]).T
 
 
-def _base(imputer: GaussianImputer, network: Network) -> FloatArray:
+def _base(imputer: GaussianImputer, network: KnownFunction) -> FloatArray:
     weights = _weights([network])
     variances = np.einsum("nc,cd,nd->n", weights, imputer.moments.covariance, weights)
     return network.mean_of_scores(weights @ imputer.moments.mean, variances)

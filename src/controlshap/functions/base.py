@@ -24,6 +24,8 @@ class KnownFunction(ABC):
     name = "known form"
     #: Largest difference from the predictions of a recognised model, relative to their size.
     tolerance = 1e-6
+    #: Whether a row enters through linear scores alone, which `score_weights`, `of_scores` and `mean_of_scores` need.
+    takes_scores = False
 
     @abstractmethod
     def predict(self, rows: FloatArray) -> FloatArray:
@@ -43,12 +45,9 @@ class KnownFunction(ABC):
         return True
 
     @property
-    def score_weights(self) -> FloatArray | None:
-        """Weights `(scores, columns)` of the linear scores that a row enters through; None where it enters otherwise.
-
-        A function that has them also has `of_scores` and `mean_of_scores`.
-        """
-        return None
+    def score_weights(self) -> FloatArray:
+        """Weights `(scores, columns)` of the linear scores that a row enters through."""
+        raise NotImplementedError(f"{type(self).__name__} is no function of linear scores")
 
     def of_scores(self, scores: FloatArray) -> FloatArray:
         """Values `(...)` from scores `(..., scores)`."""

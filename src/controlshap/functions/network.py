@@ -69,6 +69,7 @@ class Network(KnownFunction):
     precision: float = PRECISION
 
     name = "logistic form"  # only logistic regressions are recognised
+    takes_scores = True
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """Values `(n,)`."""

@@ -60,6 +60,24 @@ class Imputer(ABC):
         """Rows `(u, players - 1, d, columns)` of the prefixes 1 to players - 1 of each permutation."""
         return self.coalition_rows(x, prefix_masks(permutations), draws)
 
+    @property
+    def scale(self) -> FloatArray:
+        """Units of the columns, `(columns,)`, in which D matrices are computed."""
+        return np.ones(self.players.n_columns)
+
+    def add_walk_maps(self, permutations: IntArray, total: FloatArray) -> None:
+        """Add to `total` `(players, columns, columns)` how each player moves a row that is affine in x - b.
+
+        Along a permutation revealing player j moves the row by `(A_after - A_before) (x - b)`, in units of `scale`.
+        """
+        c = self.players.n_columns
+        # With x = 0 and b = -scale e_i the rows are b + scale A_S e_i: column i of A_S.
+        draws = -np.diag(self.scale)
+        rows = self.walk_rows(np.zeros(c), permutations, np.broadcast_to(draws, (len(permutations), c, c)))
+        ends = np.broadcast_to(np.stack([draws, np.zeros((c, c))]), (len(rows), 2, c, c))
+        steps = np.diff(np.concatenate([ends[:, :1], rows, ends[:, 1:]], axis=1), axis=1) / self.scale
+        np.add.at(total, permutations, steps.swapaxes(2, 3))
+
     def to_inputs(self, rows: FloatArray) -> FloatArray:
         """What the model sees of rows `(n, columns)`; surrogates see the rows themselves."""
         return rows

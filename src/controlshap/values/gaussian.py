@@ -115,6 +115,11 @@ class GaussianImputer(Imputer):
             return mean
         return self.moments.mean
 
+    @property
+    def scale(self) -> FloatArray:
+        """Standard deviations, as conditioned."""
+        return self.moments.scale
+
     @cached_property
     def _factor(self) -> FloatArray:
         return np.linalg.cholesky(self.moments.correlation)
@@ -245,6 +250,18 @@ class GaussianImputer(Imputer):
         n_columns = order.shape[1]
         permuted = self.moments.correlation.ravel().take(order[:, :, None] * n_columns + order[:, None, :])
         return order, np.linalg.cholesky(permuted)
+
+    def add_walk_maps(self, permutations: IntArray, total: FloatArray) -> None:
+        """Add the rank-one maps `L[:, k] (L^-1)[k, :]` of all columns, which come from one factor."""
+        order, factors = self.walk_factors(permutations)
+        inverses = np.linalg.inv(factors)
+        back = np.argsort(order, axis=1)
+        # Un-permute: left[column, row, u] = L[:, k] and right[u, column, :] = (L^-1)[k, :] of the column at k.
+        unit = np.arange(len(order))[:, None, None]
+        left = np.ascontiguousarray(factors[unit, back[:, :, None], back[:, None, :]].transpose(2, 1, 0))
+        right = inverses[unit, back[:, :, None], back[:, None, :]]
+        for column, player in enumerate(self.players.owner):  # one product at a time: all of them are c^3 numbers more
+            total[player] += left[column] @ right[:, column]
 
     def to_inputs(self, rows: FloatArray) -> FloatArray:
         """Cut latent columns where asked."""
