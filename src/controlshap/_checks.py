@@ -2,45 +2,66 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
 
+#: The largest double, as an integer.
+LARGEST = int(np.finfo(float).max)
+
+
+def is_whole(value: Any) -> TypeGuard[int]:
+    """Whether this is an integer; truth values and time spans, which Python and numpy count among them, are not."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+
+
+def is_real(value: Any) -> bool:
+    """Whether this is a real number that doubles can hold, be it infinite or NaN."""
+    if is_whole(value):
+        return abs(int(value)) <= LARGEST
+    return isinstance(value, (float, np.floating))
+
+
+def show(value: Any) -> str:
+    """What came in, in a few words; Python itself refuses to print integers of many digits."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001, a class of the user's own
+        text = f"an object of {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:40]}... ({type(value).__name__})"
+
 
 def check_level(level: Any) -> float:
     """A probability between 0 and 1."""
-    if isinstance(level, bool) or not isinstance(level, (int, float, np.number)) or not 0 < level < 1:
-        raise InvalidArgumentError(f"`level` must lie between 0 and 1; got {level!r}. Use for example 0.95.")
+    if not is_real(level) or not 0 < level < 1:
+        raise InvalidArgumentError(f"`level` must lie between 0 and 1; got {show(level)}. Use for example 0.95.")
     return float(level)
 
 
 def positive(name: str, value: Any, what: str, way_out: str) -> None:
     """Refuse what is not a positive number."""
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < value < np.inf:
-        raise InvalidArgumentError(f"`{name}` must be positive, {what}; got {value!r}. {way_out}")
+    if value is not None and (not is_real(value) or not 0 < value < np.inf):
+        raise InvalidArgumentError(f"`{name}` must be positive, {what}; got {show(value)}. {way_out}")
 
 
 def check_seconds(seconds: float | None) -> float | None:
     """Seconds an evaluation takes, as told."""
     if seconds is None:
         return None
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float, np.number)) or not 0 <= seconds < np.inf:
+    if not is_real(seconds) or not 0 <= seconds < np.inf:
         raise InvalidArgumentError(
-            f"`seconds_per_evaluation` must be a number of seconds, or None to have it measured; got {seconds!r}."
+            f"`seconds_per_evaluation` must be a number of seconds, or None to have it measured; got {show(seconds)}."
         )
     return float(seconds)
 
 
 def at_least(name: str, value: Any, least: int, unit: str) -> int:
-    """A whole number."""
-    number = isinstance(value, (int, np.integer, float)) and not isinstance(value, bool)
-    if not number or not np.isfinite(value) or value != int(value) or value < least:
-        raise InvalidArgumentError(f"`{name}` must be a whole number of at least {least} ({unit}); got {value!r}.")
+    """A whole number, which may be written as a float."""
+    if not is_real(value) or not np.isfinite(float(value)) or value != int(value) or value < least:
+        raise InvalidArgumentError(f"`{name}` must be a whole number of at least {least} ({unit}); got {show(value)}.")
     return int(value)
 
 

@@ -12,8 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
+from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
 
@@ -23,7 +22,7 @@ Result = TypeVar("Result")
 
 def check_jobs(n_jobs: Any) -> int:
     """Check a number of processes."""
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0 or n_jobs < -1:
+    if not is_whole(n_jobs) or n_jobs == 0 or n_jobs < -1:
         raise InvalidArgumentError(f"`n_jobs` must be a positive number, or -1 for all cores; got {n_jobs!r}.")
     return int(n_jobs)
 

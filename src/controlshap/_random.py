@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError
 
 RngLike: TypeAlias = "int | np.random.Generator | np.random.SeedSequence | None"
@@ -44,7 +45,7 @@ def resolve_entropy(rng: RngLike) -> int:
         return int(rng.integers(0, 2**63))
     if isinstance(rng, np.random.SeedSequence):
         return int(rng.generate_state(1, np.uint64)[0])
-    if isinstance(rng, bool) or not isinstance(rng, (int, np.integer)):
+    if not is_whole(rng):
         raise InvalidArgumentError(
             "`rng` must be an integer, a numpy Generator, a SeedSequence or None; "
             f"got {type(rng).__name__}. Pass for example `rng=0`."

@@ -11,6 +11,7 @@ from typing import Any, cast, final
 
 import numpy as np
 
+from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError, NoClosedFormError
 from controlshap._types import FloatArray
 from controlshap.controls.base import Context, Control, PreparedControl
@@ -58,12 +59,12 @@ class Taylor(Control):
             raise InvalidArgumentError(
                 f"`derivatives` must be an object such as FiniteDifferences(); got {self.derivatives!r}."
             )
-        if not isinstance(self.n_permutations, (int, np.integer)) or self.n_permutations < 8:
+        if not is_whole(self.n_permutations) or self.n_permutations < 8:
             raise InvalidArgumentError(
                 f"`n_permutations` must be a whole number of at least 8; got {self.n_permutations!r}. "
                 "The default is 2000."
             )
-        if not isinstance(self.seed, (int, np.integer)) or self.seed < 0:
+        if not is_whole(self.seed) or self.seed < 0:
             raise InvalidArgumentError(f"`seed` must be a whole number that is not negative; got {self.seed!r}.")
         object.__setattr__(self, "seed", int(self.seed))  # as it is saved and compared
 

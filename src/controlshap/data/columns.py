@@ -14,6 +14,7 @@ from typing import Any, Protocol, final
 import numpy as np
 from scipy.special import ndtri
 
+from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray, IntArray
 
@@ -271,7 +272,7 @@ def is_number(value: Any, *, truth: bool = False) -> bool:
     """Whether this is a real number, or missing; True and False only with `truth`."""
     if isinstance(value, (bool, np.bool_)):
         return truth
-    return is_missing(value) or isinstance(value, (int, float, np.integer, np.floating))
+    return is_missing(value) or is_whole(value) or isinstance(value, (float, np.floating))
 
 
 def as_numbers(values: Any, name: str, argument: str) -> FloatArray:

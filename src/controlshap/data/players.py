@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 
@@ -130,7 +131,7 @@ def _resolve_members(groups: Groups, feature_names: Sequence[str]) -> list[list[
 
 
 def _resolve_column(member: object, position: Mapping[str, int], n_columns: int, label: str) -> int:
-    if isinstance(member, (int, np.integer)) and not isinstance(member, bool):
+    if is_whole(member):
         if 0 <= member < n_columns:
             return int(member)
         raise InvalidArgumentError(

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from controlshap._checks import at_least
+from controlshap._checks import at_least, is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._files import hash_file
 from controlshap._random import Purpose, stream
@@ -276,7 +276,7 @@ def cut_parts(file_rows: Sequence[int], part_rows: int, rows: tuple[int, int] | 
 def check_rows(rows: Any, n_rows: int) -> tuple[int, int]:
     """Check a range of rows: the first, and the one after the last."""
     is_pair = isinstance(rows, (tuple, list)) and len(rows) == 2
-    if not is_pair or not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in rows):
+    if not is_pair or not all(is_whole(n) for n in rows):
         raise InvalidArgumentError(f"`rows` must be two whole numbers, (first, end); got {rows!r}.")
     if not 0 <= rows[0] < rows[1] <= n_rows:
         raise InvalidArgumentError(f"`rows` must lie within the {n_rows} rows there are; got {rows!r}.")

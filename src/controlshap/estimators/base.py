@@ -9,6 +9,7 @@ from typing import Any, Protocol, Self, cast
 
 import numpy as np
 
+from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.statistics.terms import UnitTerms
@@ -159,5 +160,5 @@ def base_values(game: Evaluator, draws: UnitDraws) -> FloatArray:
 
 def check_draws(n_draws: int) -> None:
     """Refuse fewer than one draw."""
-    if isinstance(n_draws, bool) or not isinstance(n_draws, (int, np.integer)) or n_draws < 1:
+    if not is_whole(n_draws) or n_draws < 1:
         raise InvalidArgumentError(f"`n_draws` must be a whole number of at least 1; got {n_draws!r}.")

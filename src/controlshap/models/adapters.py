@@ -43,15 +43,17 @@ def as_model(model: Any) -> Model:
 def _wrap_estimator(model: Any) -> Model:
     """Use the probabilities if there are any (of two classes, the second alone), else the predictions."""
     classes = getattr(model, "classes_", None)
+    if classes is not None and len(classes) == 0:
+        classes = None  # a regressor whose class is shared with classifiers, such as CatBoost's
     if hasattr(model, "predict_proba"):
         if classes is not None and len(classes) == 2 and not isinstance(classes, list):  # a list: several outputs
             return Model(SecondColumn(model.predict_proba), model)
         names = tuple(str(c) for c in classes) if classes is not None else None
         return Model(model.predict_proba, model, output_names=names)
-    if not hasattr(model, "classes_"):
+    if classes is None:
         return Model(model.predict, model)
     if hasattr(model, "decision_function"):
-        names = tuple(str(c) for c in model.classes_) if len(model.classes_) > 2 else None
+        names = tuple(str(c) for c in classes) if len(classes) > 2 else None
         return Model(model.decision_function, model, output_names=names)
     raise InvalidArgumentError(
         f"`model` ({type(model).__name__}) is a classifier without `predict_proba` or `decision_function`; "

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from controlshap._errors import ModelOutputError
 from controlshap._types import FloatArray
+
+
+def _as_they_are(rows: FloatArray) -> FloatArray:
+    """Rows for a model that takes arrays of doubles; a named function, so that a model can be pickled."""
+    return rows
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,7 @@ class Model:
 
     predict: Callable[[Any], Any]
     source: Any
-    to_inputs: Callable[[FloatArray], Any] = field(default=lambda rows: rows)
+    to_inputs: Callable[[FloatArray], Any] = _as_they_are
     output_names: tuple[str, ...] | None = None
 
     def __call__(self, rows: FloatArray, *, n_outputs: int | None, where: str) -> FloatArray:
@@ -47,14 +54,11 @@ class Model:
 def check_outputs(raw: Any, n_rows: int, n_outputs: int | None, where: str) -> FloatArray:
     """Return outputs as an array of shape (n, outputs), or raise if they are not finite numbers of that shape."""
     try:
-        outputs = np.asarray(raw)
-        if outputs.dtype.kind in "US":  # labels, even where they read like numbers
-            raise TypeError("text")
-        outputs = outputs.astype(float, copy=False)
-    except (TypeError, ValueError) as error:
+        outputs = _read_outputs(raw)
+    except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise ModelOutputError(
             f"The model must return numbers; on {where} it returned {type(raw).__name__} that cannot be read as "
-            "numbers. Pass a function that returns a probability, a score or a prediction."
+            f"real numbers ({error}). Pass a function that returns a probability, a score or a prediction."
         ) from error
     if outputs.ndim == 0 or outputs.ndim > 2 or len(outputs) != n_rows:
         raise ModelOutputError(
@@ -77,3 +81,21 @@ def check_outputs(raw: Any, n_rows: int, n_outputs: int | None, where: str) -> F
             "background rows are mixed column by column: can the model handle such rows?"
         )
     return outputs
+
+
+def _read_outputs(raw: Any) -> FloatArray:
+    """A copy in doubles: the model may write to what it returned, and return it again at its next call."""
+    array = np.asarray(raw)
+    if array.dtype.kind == "O" and not all(map(_is_real, array.ravel())):
+        raise TypeError("objects of other kinds")
+    if array.dtype.kind not in "fiubO":  # labels, even where they read like numbers; dates; complex numbers; records
+        raise TypeError(f"an array of {array.dtype}")
+    outputs = np.array(array, dtype=float, order="C")
+    if isinstance(raw, np.ma.MaskedArray):
+        outputs[np.ma.getmaskarray(raw)] = np.nan  # which is refused
+    return outputs
+
+
+def _is_real(value: Any) -> bool:
+    # numpy counts time spans among the integers
+    return isinstance(value, (Real, np.bool_, Decimal)) and not isinstance(value, np.timedelta64)

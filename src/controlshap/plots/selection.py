@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from controlshap._checks import at_least, check_level
+from controlshap._checks import at_least, check_level, is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray
 from controlshap.results.explanation import check_output
@@ -119,7 +117,7 @@ def select(
 def check_row(explanation: Explanation, row: Any) -> int:
     """A row's number."""
     n = len(explanation)
-    if isinstance(row, bool) or not isinstance(row, (int, np.integer)) or not 0 <= row < n:
+    if not is_whole(row) or not 0 <= row < n:
         raise InvalidArgumentError(f"`row` must be the number of an explained row, 0 to {n - 1}; got {row!r}.")
     return int(row)
 
@@ -129,7 +127,7 @@ def check_player(explanation: Explanation, player: Any, argument: str) -> int:
     names = explanation.feature_names
     if isinstance(player, str) and player in names:
         return names.index(player)
-    if isinstance(player, bool) or not isinstance(player, (int, np.integer)) or not 0 <= player < len(names):
+    if not is_whole(player) or not 0 <= player < len(names):
         raise InvalidArgumentError(
             f"`{argument}` must be a number from 0 to {len(names) - 1} or a name in `explanation.feature_names`; "
             f"got {player!r}."

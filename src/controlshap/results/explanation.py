@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap._checks import check_level
+from controlshap._checks import check_level, is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
@@ -356,7 +356,7 @@ def check_output(explanation: Explanation, output: Any) -> int | None:
     names = explanation.output_names or ()
     if isinstance(output, str) and output in names:
         return names.index(output)
-    if isinstance(output, bool) or not isinstance(output, (int, np.integer)) or not 0 <= output < n:
+    if not is_whole(output) or not 0 <= output < n:
         known = f"a number from 0 to {n - 1}" + (f" or one of {list(names[:8])}" if names else "")
         got = "nothing" if output is None else repr(output)
         raise InvalidArgumentError(f"`output` must be {known}: the model has {n} outputs; got {got}.")

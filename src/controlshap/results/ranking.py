@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
 from controlshap._types import BoolArray, FloatArray, IntArray
@@ -53,7 +54,7 @@ class Ranking:
     def top(self, k: int, row: int = 0, output: int | None = None) -> tuple[str, ...] | None:
         """Names of the k largest players of a row, in the estimated order; None where the set is not certified."""
         p = len(self.feature_names)
-        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= p:
+        if not is_whole(k) or not 1 <= k <= p:
             raise InvalidArgumentError(f"`k` must be a number of players, 1 to {p}; got {k!r}.")
         order, separated = self._of(row, output)
         return self._names(order[:k]) if k == p or separated[k - 1] else None

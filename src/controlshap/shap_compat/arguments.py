@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from controlshap._checks import is_real
 from controlshap._errors import ControlShapWarning, InvalidArgumentError, ModelOutputError
 from controlshap._optional import require
 from controlshap._types import AnyArray, FloatArray
@@ -192,7 +193,7 @@ def check_l1_reg(l1_reg: Any) -> None:
     """Warn if a value asks shap to select features; raise if shap does not know it."""
     if l1_reg is None or (isinstance(l1_reg, str) and l1_reg == "auto"):
         return
-    number = isinstance(l1_reg, (bool, int, float, np.number)) and 0 <= l1_reg < np.inf
+    number = (isinstance(l1_reg, bool) or is_real(l1_reg)) and 0 <= l1_reg < np.inf
     if number and l1_reg == 0:
         return
     if not number and not (isinstance(l1_reg, str) and re.fullmatch(r"aic|bic|num_features\(\d+\)", l1_reg)):

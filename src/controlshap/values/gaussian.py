@@ -14,6 +14,7 @@ from typing import Literal, final
 
 import numpy as np
 
+from controlshap._checks import is_real
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.data.players import Players
@@ -63,7 +64,7 @@ class GaussianConditional(ValueFunction):
             raise InvalidArgumentError(f"`draws` must be 'gaussian' or 'background'; got {self.draws!r}.")
         if self.binary not in ("linear", "threshold"):
             raise InvalidArgumentError(f"`binary` must be 'linear' or 'threshold'; got {self.binary!r}.")
-        if not isinstance(self.min_eigenvalue, (int, float, np.number)) or not 0 < self.min_eigenvalue < 1:
+        if not is_real(self.min_eigenvalue) or not 0 < self.min_eigenvalue < 1:
             raise InvalidArgumentError(
                 f"`min_eigenvalue` must lie between 0 and 1; got {self.min_eigenvalue!r}. The default is 1e-4."
             )

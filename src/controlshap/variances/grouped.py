@@ -12,6 +12,7 @@ from typing import final
 
 import numpy as np
 
+from controlshap._checks import is_whole
 from controlshap._errors import ErraticVarianceWarning, InvalidArgumentError
 from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.terms import Terms
@@ -39,7 +40,7 @@ class Grouped(Variance):
     by_units = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.n_groups, (int, np.integer)) or self.n_groups < 3:
+        if not is_whole(self.n_groups) or self.n_groups < 3:
             raise InvalidArgumentError(
                 f"`n_groups` must be a whole number of at least 3; got {self.n_groups!r}. The paper uses 20."
             )

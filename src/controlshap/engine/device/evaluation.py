@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
+from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError, ModelOutputError
 from controlshap._types import IntArray
 
@@ -53,7 +53,8 @@ class Evaluator:
     def __call__(self, inputs: Any, where: str) -> Any:
         """Outputs `(n, outputs)` in double precision; whether they are finite is checked later, all at once."""
         try:
-            raw = self.module(inputs.to(self.dtype))
+            # copies, on both sides: a module may write to its input, and to what it returned
+            raw = self.module(inputs.to(self.dtype, copy=True))
         except OutOfMemory:
             raise
         except Exception as error:
@@ -68,7 +69,7 @@ class Evaluator:
             )
         if raw.is_complex():
             raise ModelOutputError(f"The model must return real numbers; on {where} it returned {raw.dtype}.")
-        outputs = raw.detach().reshape(n, -1).to(torch.float64)
+        outputs = raw.detach().reshape(n, -1).to(torch.float64, copy=True)
         if self.n_outputs is not None and outputs.shape[1] != self.n_outputs:
             raise ModelOutputError(
                 f"The model returned {self.n_outputs} outputs a row before and {outputs.shape[1]} on {where}. "
@@ -93,8 +94,7 @@ def evaluate_rows(evaluator: Evaluator, conditioner: Any, rows: Any, where: str,
     parts: dict[int, Any] = {}
 
     def work(start: int, stop: int) -> None:
-        # a copy: a module may work in place, and these rows are used again
-        some = rows[start:stop].clone()
+        some = rows[start:stop]
         inputs = some if conditioner is None else conditioner.to_inputs(some)
         parts[start] = evaluator(inputs, f"{where}s {first_row + start} to {first_row + stop - 1}")
 
@@ -138,7 +138,7 @@ def most_rows(asked: int | None, device: Any, doubles_each: int) -> int:
     if asked is None:
         fits = int(ROWS_SHARE * free_bytes(device) // (8 * doubles_each))
         return max(1, min(MOST_ROWS["cuda" if device.type == "cuda" else "cpu"], fits))
-    if isinstance(asked, bool) or not isinstance(asked, (int, np.integer)) or asked < 1:
+    if not is_whole(asked) or asked < 1:
         raise InvalidArgumentError(f"`chunk_rows` must be a whole number of at least 1; got {asked!r}.")
     return int(asked)
 

@@ -14,6 +14,7 @@ from typing import final
 
 import numpy as np
 
+from controlshap._checks import is_real
 from controlshap._errors import InvalidArgumentError, WeakControlWarning
 from controlshap._types import FloatArray, IntArray
 from controlshap.data.players import Players, one_hot_players
@@ -70,7 +71,7 @@ class FiniteDifferences:
     cross: bool | str = "auto"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.step, (int, float, np.number)) or not 0 < self.step < np.inf:
+        if not is_real(self.step) or not 0 < self.step < np.inf:
             raise InvalidArgumentError(
                 f"`step` must be a positive number of standard deviations; got {self.step!r}. The default is 1.0."
             )
