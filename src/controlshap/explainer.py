@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Never, Unpack
 
 from controlshap._checks import at_least, refuse_missing
-from controlshap._errors import InvalidArgumentError
+from controlshap._errors import ControlShapWarning, InvalidArgumentError
 from controlshap._parallel import check_jobs
 from controlshap._progress import ProgressLike, check_progress
 from controlshap._random import Purpose, RngLike, resolve_entropy, stream
@@ -177,6 +178,7 @@ class Explainer:
         history: bool = False,
         device: str | None = None,
         progress: ProgressLike = None,
+        **other: Never,
     ) -> Explanation:
         """Explain rows. Each stops on its own, when all it was told to reach is reached, or at a limit.
 
@@ -213,8 +215,12 @@ class Explainer:
         progress : {None, True, False, "json"} or callable
             None shows a bar on a terminal and in notebooks after two seconds; "json" writes a line on stderr after
             every row; a function gets a `Progress`.
+        **other
+            Nothing, or shap's `max_evals` in place of `budget`; other names of shap are errors that say ours.
         """
         check_progress(progress)
+        if other:
+            budget = _budget_of_shap(other, budget, self._assembly.n_background)
         entropy = resolve_entropy(rng)
         if keep not in (True, False, None):
             raise InvalidArgumentError(f"`keep` must be True, False or None; got {keep!r}.")
@@ -344,6 +350,36 @@ class Explainer:
         return explainer
 
 
+#: What shap and others call arguments of a call, and what to write here.
+_OTHER_NAMES = {
+    "nsamples": "budget=nsamples * len(background) + 1, model evaluations for each row",
+    "seed": "rng=",
+    "random_state": "rng=",
+    "silent": "progress=False",
+    "l1_reg": "nothing: no feature is left out",
+    "check_additivity": "nothing: the values always add up",
+    "batch_size": "`memory_limit=` of `Explainer`",
+}
+
+
+def _budget_of_shap(other: dict[str, Any], budget: int | None, n_background: int) -> int:
+    """The budget that shap's `max_evals` stands for; raises for all other names."""
+    unknown = sorted(set(other) - {"max_evals"})
+    if unknown:
+        way_out = f" Use {_OTHER_NAMES[unknown[0]]}." if unknown[0] in _OTHER_NAMES else ""
+        raise TypeError(f"Explainer.__call__() got an unexpected keyword argument {unknown[0]!r}.{way_out}")
+    if budget is not None:
+        raise InvalidArgumentError(f"`max_evals` and `budget={budget!r}` both limit the evaluations. Give `budget`.")
+    found = at_least("max_evals", other["max_evals"], 1, "coalitions") * n_background + 1
+    warnings.warn(
+        f"`max_evals` counts coalitions, each evaluated on the {n_background:,} background rows; taken as "
+        f"budget={found}. Write `budget=` in new code: it counts model evaluations for each row.",
+        ControlShapWarning,
+        stacklevel=3,
+    )
+    return found
+
+
 _SETTINGS = frozenset(inspect.signature(Explainer).parameters) - {"model", "background"}
 
 
@@ -358,7 +394,4 @@ def explain(model: Any, X: Any, background: Any, **settings: Any) -> Explanation
         Arguments of `Explainer` and of its call; an unknown one is an error.
     """
     call = {name: settings.pop(name) for name in list(settings) if name not in _SETTINGS}
-    unknown = sorted(set(call) - set(inspect.signature(Explainer.__call__).parameters))
-    if unknown:
-        raise TypeError(f"explain() got an unexpected keyword argument {unknown[0]!r}")
     return Explainer(model, background, **settings)(X, **call)

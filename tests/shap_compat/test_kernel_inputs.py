@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import polars
 import pytest
-import scipy.sparse
 import shap
 from numpy.testing import assert_allclose
 from shap_cases import BACKGROUND, FRAME, MARKS, NAMES, X, categorical_frame, column, names_of, probability
@@ -171,11 +170,6 @@ def test_one_row_of_an_only_column_and_other_frames(link):
 
 
 def test_what_cannot_be_done_says_so():
-    for sparse in (scipy.sparse.csr_matrix(BACKGROUND), scipy.sparse.csr_array(BACKGROUND)):
-        with pytest.raises(cs.InvalidArgumentError, match=r"`data` is sparse.*data.toarray\(\)"):
-            KernelExplainer(probability, sparse)
-        with pytest.raises(cs.InvalidArgumentError, match=r"`X` is sparse.*X.toarray\(\)"):
-            KernelExplainer(probability, BACKGROUND).shap_values(sparse)
     with pytest.raises(cs.InvalidArgumentError, match="two-dimensional"):
         KernelExplainer(probability, BACKGROUND[0])
     with pytest.raises(cs.InvalidArgumentError, match="transposed"):

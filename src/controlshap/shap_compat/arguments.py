@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +21,10 @@ Link: TypeAlias = Callable[[FloatArray], FloatArray]
 LOGIT_MARGIN = 1e-15
 #: Means of probabilities may leave the interval from 0 to 1 by this much, through rounding.
 ROUNDING = 1e-6
+#: Sparse data may have this many columns: the covariance of a row's values takes 8 times the square of it, 800 MB.
+MOST_SPARSE_COLUMNS = 10_000
+#: Arguments of `shap_values` that scripts give to the constructor, where shap ignores them in silence.
+OF_SHAP_VALUES = ("nsamples", "l1_reg", "silent", "gc_collect")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +42,8 @@ class WeightedBackground:
         Columns that are one player, if shap's object has groups.
     frame : frame or None
         The same rows as a frame, if the columns have names.
+    sparse : bool
+        Whether the rows came as a sparse matrix; functions then get sparse matrices, as in shap.
     """
 
     data: AnyArray
@@ -45,6 +51,7 @@ class WeightedBackground:
     column_names: tuple[str, ...] | None
     groups: dict[str, list[int]] | None
     frame: Any
+    sparse: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -59,7 +66,8 @@ class WeightedBackground:
 
 def read_background(data: Any, feature_names: Sequence[str] | None) -> WeightedBackground:
     """Read rows, weights and names of the argument `data`."""
-    refuse_sparse(data, "data")
+    if is_sparse(data):
+        return replace(read_background(to_dense(data, "data"), feature_names), sparse=True)
     if _is_dense_data(data):
         return _from_dense_data(data, feature_names)
     if hasattr(data, "columns"):
@@ -105,12 +113,28 @@ def read_rows(X: Any, background: WeightedBackground) -> tuple[AnyArray, list[An
     return rows, labels or list(range(len(rows)))
 
 
-def refuse_sparse(data: Any, argument: str) -> None:
-    """Raise for a sparse matrix, which would silently take the memory of a dense one."""
-    if type(data).__module__.startswith("scipy.sparse") or type(data).__name__ == "SparseData":
+def is_sparse(data: Any) -> bool:
+    """Whether this is a sparse matrix of scipy, or shap's object that holds one."""
+    return type(data).__module__.startswith("scipy.sparse") or type(data).__name__ == "SparseData"
+
+
+def to_dense(data: Any, argument: str) -> AnyArray:
+    """Return a sparse matrix as an array, with a note on what it takes."""
+    matrix = data.data if type(data).__name__ == "SparseData" else data
+    n_rows, n_columns = matrix.shape
+    if n_columns > MOST_SPARSE_COLUMNS:
         raise InvalidArgumentError(
-            f"`{argument}` is sparse; rows are mixed column by column and need an array. Pass {argument}.toarray()."
+            f"`{argument}` is sparse with {n_columns:,} columns; each would be a player, and at most "
+            f"{MOST_SPARSE_COLUMNS:,} are possible. Keep the columns that matter, or explain a function of fewer."
         )
+    warnings.warn(
+        f"`{argument}` is sparse; it was converted to an array ({n_rows:,} x {n_columns:,}, "
+        f"{8e-6 * n_rows * n_columns:.3g} MB), because rows are mixed column by column.",
+        ControlShapWarning,
+        stacklevel=4,
+    )
+    dense: AnyArray = matrix.toarray()
+    return dense
 
 
 def _is_dense_data(data: Any) -> bool:
@@ -187,6 +211,29 @@ def logit(probabilities: FloatArray) -> FloatArray:
     kept = np.clip(probabilities, LOGIT_MARGIN, 1.0 - LOGIT_MARGIN)
     odds: FloatArray = np.log(kept / (1.0 - kept))
     return odds
+
+
+def resolve_seed(**names: Any) -> Any:
+    """Return the seed that was given under one of its names, 0 if there is none."""
+    given = {name: value for name, value in names.items() if value is not None}
+    if len(given) > 1:
+        raise InvalidArgumentError(f"`{'` and `'.join(given)}` are names for the same thing. Give one of them.")
+    seed = next(iter(given.values()), 0)
+    if isinstance(seed, np.random.RandomState):
+        return int(seed.randint(2**31 - 1))
+    return seed
+
+
+def warn_misplaced(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings without those of `shap_values`, which have no effect in the constructor."""
+    misplaced = [name for name in OF_SHAP_VALUES if name in settings]
+    if misplaced:
+        warnings.warn(
+            f"`{'`, `'.join(misplaced)}` has no effect in the constructor, here as in shap. Pass it to `shap_values`.",
+            ControlShapWarning,
+            stacklevel=3,
+        )
+    return {name: value for name, value in settings.items() if name not in misplaced}
 
 
 def check_l1_reg(l1_reg: Any) -> None:

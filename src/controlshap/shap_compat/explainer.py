@@ -21,15 +21,21 @@ from controlshap.results.explanation import Explanation
 from controlshap.shap_compat.arguments import (
     check_l1_reg,
     identity,
+    is_sparse,
     logit,
     read_background,
     read_rows,
-    refuse_sparse,
     resolve_link,
+    resolve_seed,
+    to_dense,
+    warn_misplaced,
 )
 from controlshap.shap_compat.export import to_shap
 from controlshap.shap_compat.linked_game import LinkedProblem, explain_linked, make_linked_problem
 from controlshap.shap_compat.model import ShapModel
+
+#: Exact values this small beside the largest of their row are sums that rounded; shap sets them to 0, too.
+ROUNDED = 1e-12
 
 
 class KernelExplainer:
@@ -42,27 +48,32 @@ class KernelExplainer:
     model : callable or fitted model
         A function gets arrays, as in shap. A fitted model, or a method of one that was fitted on named columns, gets
         frames if `data` has names.
-    data : ndarray, frame, one row of a frame, or the result of shap.kmeans or shap.sample
-        The background; weights of its rows are respected.
+    data : ndarray, frame, one row of a frame, sparse matrix, or the result of shap.kmeans or shap.sample
+        The background; weights of its rows are respected. A sparse matrix is converted to an array, with a warning
+        that says how large it is; functions still get sparse matrices.
     feature_names : list of str, optional
         Names of the columns of an array.
     link : {"identity", "logit"}, link object of shap, or callable
         Link of the mean over the background, as in shap: with "logit" the values are log-odds.
-    rng : int, Generator, SeedSequence or None
-        Same value, same numbers, at every call. The global state of numpy has no part in it.
-    seed : int, optional
-        Another name for `rng`.
+    rng : int, Generator or SeedSequence, optional
+        0 unless given. Same value, same numbers, at every call. The global state of numpy has no part in it.
+    seed, random_state : int or RandomState, optional
+        Other names for `rng`.
     keep_index : bool
         Whether the model gets frames with the index of the background rows.
     keep_index_ordered : bool
         Not supported: shap sorts the rows before the model sees them and does not sort the outputs back.
     **settings
-        Arguments of `Explainer` (`features`, `control`, `groups` and others); an unknown one is an error.
+        Arguments of `Explainer` (`features`, `control`, `groups` and others); an unknown one is an error. Arguments
+        of `shap_values`, such as `nsamples`, have no effect here, as in shap, and give a warning.
 
     Attributes
     ----------
     expected_value : float or ndarray of shape (outputs,)
-        The link of the mean prediction over the background.
+        The link of the mean prediction over the background. Scripts may set it, for example to the entry of one class;
+        values and explanations do not depend on it.
+    fnull : ndarray of shape (outputs,)
+        The mean prediction over the background, without the link.
     explanation : Explanation or None
         The last result, with its standard errors.
     data : WeightedBackground
@@ -89,15 +100,15 @@ class KernelExplainer:
         feature_names: Sequence[str] | None = None,
         link: Any = "identity",
         *,
-        rng: RngLike = 0,
-        seed: int | None = None,
+        rng: RngLike = None,
+        seed: Any = None,
+        random_state: Any = None,
         keep_index: bool = False,
         keep_index_ordered: bool = False,
         **settings: Any,
     ) -> None:
+        settings = warn_misplaced(settings)
         _check_settings(settings)
-        if seed is not None and not (isinstance(rng, int) and rng == 0):
-            raise InvalidArgumentError("`rng` and `seed` are two names for the same thing. Give one of them.")
         if keep_index_ordered:
             raise InvalidArgumentError(
                 "`keep_index_ordered` is not supported: sorted rows would mix up the outputs of different coalitions. "
@@ -109,13 +120,14 @@ class KernelExplainer:
         self.data = read_background(data, feature_names)
         if keep_index and not hasattr(self.data.frame, "index"):
             raise InvalidArgumentError("`keep_index=True` needs a pandas frame as `data`; it has no index otherwise.")
-        self._entropy = resolve_entropy(rng if seed is None else seed)
+        self._entropy = resolve_entropy(resolve_seed(rng=rng, seed=seed, random_state=random_state))
         self._link = resolve_link(link)
         self._keep_index = keep_index
-        self._shap_model = ShapModel(model, frames=keep_index)
+        self._shap_model = ShapModel(model, frames=keep_index, sparse=self.data.sparse)
         self._explainer: Explainer | None = None
         self._linked: LinkedProblem | None = None
         self._expected: Any = None
+        self._mean: FloatArray | None = None
         self._prepare({"groups": self.data.groups} | settings)
 
     def _prepare(self, settings: dict[str, Any]) -> None:
@@ -126,12 +138,14 @@ class KernelExplainer:
             self._n_players = self._explainer.players.n_players
             base = self._explainer.assembly.problem().base
             if base.finite:
-                self._expected = self._shape_outputs(base.values[:, :, 0].mean(axis=0))
+                self._mean = base.values[:, :, 0].mean(axis=0)
+                self._expected = self._shape_outputs(self._mean)
         else:
             self._linked = make_linked_problem(
                 self.data, self._shap_model, self._link, settings, keep_index=self._keep_index
             )
             self._n_players = self._linked.players.n_players
+            self._mean = self._linked.mean
             self._expected = self._shape_outputs(self._linked.base)
 
     @property
@@ -145,6 +159,20 @@ class KernelExplainer:
                 "yet. Call `shap_values` first, or use `explanation.base_values`."
             )
         return self._shape_outputs(self.explanation.base_values.reshape(len(self.explanation), -1).mean(axis=0))
+
+    @expected_value.setter
+    def expected_value(self, value: Any) -> None:
+        self._expected = value
+
+    @property
+    def fnull(self) -> FloatArray:
+        """The mean prediction over the background, one entry for each output; the link is not applied."""
+        return np.atleast_1d(self.expected_value) if self._mean is None else np.array(self._mean)
+
+    def explain(self, row: Any, **arguments: Any) -> FloatArray:
+        """Return the values of one row, given as (columns,) or (1, columns); takes the arguments of `shap_values`."""
+        values = self.shap_values(row, **arguments)
+        return values if _is_one_row(row) else values[0]
 
     def __call__(self, X: Any, l1_reg: Any = False, silent: bool = False, **limits: Any) -> Any:
         """Return a `shap.Explanation`; takes the arguments of `shap_values`."""
@@ -164,8 +192,9 @@ class KernelExplainer:
         *,
         nsamples: int | str = "auto",
         l1_reg: Any = False,
-        silent: bool = False,  # noqa: ARG002
+        silent: bool = False,
         gc_collect: bool = False,
+        check_additivity: bool = True,  # noqa: ARG002
         n_jobs: int = 1,
         **limits: Unpack[LimitOptions],
     ) -> FloatArray:
@@ -180,9 +209,11 @@ class KernelExplainer:
         l1_reg
             Accepted and checked; nothing is ever selected, and a value that asks for it gives a warning.
         silent : bool
-            Accepted; there is no progress bar.
+            Whether to leave out the progress bar, which only long runs show.
         gc_collect : bool
             Whether to collect garbage afterwards.
+        check_additivity : bool
+            Accepted; the values always add up.
         n_jobs : int
             As for a call of `Explainer`.
         **limits
@@ -195,10 +226,12 @@ class KernelExplainer:
             Without the first axis if X is one row.
         """
         check_l1_reg(l1_reg)
-        refuse_sparse(X, "X")
+        _check_limits(limits)
+        if is_sparse(X):
+            X = to_dense(X, "X")
         budget = self._choose_budget(nsamples, Limits(**limits).budget)
         limits.pop("budget", None)
-        explanation = self._explain(X, budget, limits, n_jobs)
+        explanation = _clear_rounding(self._explain(X, budget, limits, n_jobs, progress=False if silent else None))
         self.explanation = self._rename_columns(explanation, X)
         if gc_collect:
             gc.collect()
@@ -207,9 +240,9 @@ class KernelExplainer:
             values = values[..., None]
         return values[0] if _is_one_row(X) else values
 
-    def _explain(self, X: Any, budget: int, goals: LimitOptions, n_jobs: int) -> Explanation:
+    def _explain(self, X: Any, budget: int, goals: LimitOptions, n_jobs: int, *, progress: bool | None) -> Explanation:
         if self._explainer is not None:
-            explanation = self._explain_mean(self._explainer, X, budget, goals, n_jobs)
+            explanation = self._explain_mean(X, budget, goals, n_jobs=n_jobs, progress=progress)
         else:
             assert self._linked is not None
             problem = self._linked
@@ -230,9 +263,10 @@ class KernelExplainer:
         }
         return replace(explanation, settings=explanation.settings | own)
 
-    def _explain_mean(self, explainer: Explainer, X: Any, budget: int, goals: LimitOptions, n_jobs: int) -> Explanation:
+    def _explain_mean(self, X: Any, budget: int, goals: LimitOptions, **how: Any) -> Explanation:
+        assert self._explainer is not None
         try:
-            return explainer(X, rng=self._entropy, n_jobs=n_jobs, **goals | {"budget": budget})
+            return self._explainer(X, rng=self._entropy, **how, **goals | {"budget": budget})
         except BudgetTooSmallError as error:
             n_rows = len(self.data.data)
             least = -(-(error.needed - 1) // n_rows)
@@ -281,11 +315,27 @@ def _with_one_output(explanation: Explanation) -> Explanation:
     return replace(explanation, output_names=None, **arrays)
 
 
+def _clear_rounding(explanation: Explanation) -> Explanation:
+    """Set exact values to 0 that are nothing but rounding, as shap does."""
+    size = np.abs(explanation.values)
+    exact = (explanation.status == "exact").reshape(-1, *[1] * (size.ndim - 1))
+    nothing = exact & (size <= ROUNDED * size.max(axis=1, keepdims=True, initial=0.0))
+    return replace(explanation, values=np.where(nothing, 0.0, explanation.values))
+
+
+def _check_limits(limits: Any) -> None:
+    unknown = sorted(set(limits) - set(LimitOptions.__annotations__))
+    if unknown:
+        raise InvalidArgumentError(
+            f"`shap_values` has no arguments {unknown}. Leave them out; shap ignores what it does not know. Limits are "
+            f"{sorted(LimitOptions.__annotations__)}."
+        )
+
+
 def _check_settings(settings: dict[str, Any]) -> None:
     known = set(inspect.signature(Explainer).parameters) - {"model", "background"}
     unknown = sorted(set(settings) - known)
     if unknown:
-        arguments = set(inspect.signature(KernelExplainer.shap_values).parameters) | set(LimitOptions.__annotations__)
-        misplaced = sorted(arguments & set(unknown))
+        misplaced = sorted(set(LimitOptions.__annotations__) & set(unknown))
         way_out = f"Pass {misplaced} to `shap_values`." if misplaced else f"The settings are {sorted(known)}."
         raise InvalidArgumentError(f"`KernelExplainer` has no settings {unknown}. {way_out}")

@@ -45,8 +45,8 @@ class LinkedProblem:
     to_inputs : InputMaker
         Turns mixed rows and their index into what the model takes.
     players : Players
-    base : ndarray of shape (outputs,)
-        The link of the mean over the background.
+    mean, base : ndarray of shape (outputs,)
+        The mean over the background, and its link.
     settings : dict
         Arguments of the `Explainer` of the game.
     memory_limit : int
@@ -60,6 +60,7 @@ class LinkedProblem:
     link: Link
     to_inputs: InputMaker
     players: Players
+    mean: FloatArray
     base: FloatArray
     settings: dict[str, Any]
     memory_limit: int
@@ -108,12 +109,14 @@ def make_linked_problem(
         link=link,
         to_inputs=InputMaker(None if model.arrays else data.frame),
         players=resolve_players(settings.get("groups"), data.names),
+        mean=np.empty(0),
         base=np.empty(0),
         settings={name: value for name, value in settings.items() if name not in ("groups", "features")},
         memory_limit=int(settings.get("memory_limit", signature(Explainer).parameters["memory_limit"].default)),
     )
     outputs = problem.predict(data.data, problem.index, None, "the background")
-    return replace(problem, base=problem.apply_link((data.weights @ outputs)[None], "the background")[0])
+    mean = data.weights @ outputs
+    return replace(problem, mean=mean, base=problem.apply_link(mean[None], "the background")[0])
 
 
 class LinkedGame:

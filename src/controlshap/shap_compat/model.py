@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from controlshap._types import AnyArray
 from controlshap.models.adapters import as_model
@@ -15,7 +16,7 @@ class ShapModel:
     """A user's model, and the number of dimensions that the outputs of a function have.
 
     A function gets arrays, as in shap. A model, or a method of a model that was fitted on named columns, gets frames
-    if the columns have names; with `frames` functions do, too.
+    if the columns have names; with `frames` functions do, too. With `sparse` functions get sparse matrices.
 
     Attributes
     ----------
@@ -26,8 +27,9 @@ class ShapModel:
         Dimensions of what a function returned last.
     """
 
-    def __init__(self, model: Any, *, frames: bool) -> None:
+    def __init__(self, model: Any, *, frames: bool, sparse: bool = False) -> None:
         adapted = as_model(model)
+        self.sparse = sparse
         self.function = adapted.predict
         self.n_dimensions: int | None = None
         is_function = adapted.predict is model
@@ -37,7 +39,8 @@ class ShapModel:
 
     def __call__(self, rows: Any) -> Any:
         """Predict, and note the number of dimensions."""
-        outputs = self.function(rows.to_numpy() if self.arrays and hasattr(rows, "columns") else rows)
+        inputs = rows.to_numpy() if self.arrays and hasattr(rows, "columns") else rows
+        outputs = self.function(csr_matrix(inputs) if self.sparse else inputs)
         self.n_dimensions = np.ndim(outputs)
         return outputs
 
