@@ -151,7 +151,7 @@ def _svm(p: int, seed: int, n_rows: int, *, labels: bool) -> Game:
     model = SVC(C=3.0, random_state=seed).fit(X, y)
     if labels:
         return make_game(lambda rows: model.predict(rows).astype(float), X[:n_rows], X[-1])
-    return make_game(model.decision_function, X[:n_rows], X[-1])
+    return make_game(lambda rows: model.decision_function(rows), X[:n_rows], X[-1])
 
 
 def _and(p: int) -> Game:

@@ -195,9 +195,9 @@ def test_a_forest_too_large_for_its_background_is_sampled(monkeypatch):
     forest = RandomForestRegressor(n_estimators=5, random_state=0).fit(X, X[:, 0] * X[:, 1])
     leaves = sum(tree.get_n_leaves() for tree in forest.estimators_)
     module = sys.modules["controlshap.functions.recognise"]  # the package has a function of this name
-    monkeypatch.setattr(module, "MOST_LEAF_ROWS", leaves * len(X))
+    monkeypatch.setattr(module, "MOST_STEPS", leaves * len(X))
     assert cs.Explainer(forest, X)(X[:1], budget=200, rng=0).method[0] == "tree form"
-    monkeypatch.setattr(module, "MOST_LEAF_ROWS", leaves * len(X) - 1)
+    monkeypatch.setattr(module, "MOST_STEPS", leaves * len(X) - 1)
     with pytest.warns(cs.NotExactWarning, match="max_background"):
         sampled = cs.Explainer(forest, X)(X[:1], budget=200, rng=0)
     assert "form" not in sampled.method[0]

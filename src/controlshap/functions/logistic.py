@@ -114,18 +114,17 @@ def unit_nodes(n_players: int) -> tuple[FloatArray, FloatArray]:
     return 0.5 * (nodes + 1.0), 0.5 * weights
 
 
-def leave_one_out(factors: AnyArray) -> AnyArray:
+def leave_one_out(factors: AnyArray, out: AnyArray | None = None) -> AnyArray:
     """Products over axis 0 (players) of all real or complex factors but one, by prefix times suffix.
 
     Dividing the total by a factor would lose everything near a factor of zero.
     """
-    products = np.empty_like(factors)
-    running = np.ones_like(factors[0])
-    for j in range(len(factors)):
-        products[j] = running
-        running *= factors[j]
-    running[...] = 1.0
-    for j in range(len(factors) - 1, -1, -1):
+    products = np.empty_like(factors) if out is None else out
+    products[0] = 1.0
+    for j in range(len(factors) - 1):
+        np.multiply(products[j], factors[j], out=products[j + 1])
+    running = factors[-1].copy()
+    for j in range(len(factors) - 2, -1, -1):
         products[j] *= running
         running *= factors[j]
     return products

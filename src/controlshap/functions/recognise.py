@@ -2,46 +2,67 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 
 from controlshap._types import FloatArray
 from controlshap.functions.base import KnownFunction, warn_not_exact
+from controlshap.functions.composed import Combination, Transformed
+from controlshap.functions.kernel_machine import read_kernel_machine
 from controlshap.functions.logistic import PRECISION
 from controlshap.functions.network import Network
 from controlshap.functions.polynomial import Quadratic
 from controlshap.functions.tree_readers.read import count_probes, read_trees
 from controlshap.models.derivatives.closed_form import closed_form
 
-#: Leaves times background rows beyond which a row would take tens of seconds: sampling is then the better bargain.
-MOST_LEAF_ROWS = 2e9
+#: Steps times background rows beyond which a row would take ten seconds and more: sampling is then the better bargain.
+MOST_STEPS = 2e9
+
+#: Transformers of scikit-learn that make each column of the same column alone.
+_BY_COLUMN = (
+    "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "PowerTransformer", "QuantileTransformer",
+)  # fmt: skip
 
 
 def recognise(source: Any, n_background: int = 1) -> KnownFunction | None:
     """The function that a fitted model is, or None; also where it would take too long over so many background rows."""
-    closed = closed_form(source)
-    if closed is not None and closed.link == "identity":
+    model, margin = _what_is_explained(source)
+    function = read_form(model, margin=margin)
+    if function is not None and function.steps_a_draw * n_background > MOST_STEPS:
+        warn_not_exact(
+            function.name,
+            f"with {n_background:,} background rows a row would take very long; `max_background=` makes them fewer",
+        )
+        return None
+    return function
+
+
+def read_form(model: Any, *, margin: bool) -> KnownFunction | None:
+    """The function that a fitted model predicts: a value, a probability, or with `margin` what is before its link."""
+    closed = closed_form(model)
+    if closed is not None and (margin or closed.link == "identity"):
         single = len(closed.coef) == 1
         return Quadratic(closed.intercept[0], closed.coef[0]) if single else Quadratic(closed.intercept, closed.coef)
-    if closed is not None and closed.link == "logistic":
+    if closed is not None:
+        if closed.link != "logistic":
+            return None  # a softmax is no product
         no_slope = np.zeros(closed.coef.shape[1])
         return Network(0.0, no_slope, closed.coef, closed.intercept, np.ones(1), PRECISION)
-    owner = getattr(source, "__self__", None)
-    # the margin of a boosted classifier; its probability is no sum of trees
-    margin = owner is not None and getattr(source, "__name__", "") == "decision_function"
-    trees = read_trees(owner if margin else source, margin=margin)
-    if trees is not None and trees.n_leaves * n_background > MOST_LEAF_ROWS:
-        many = f"{trees.n_leaves:,} leaves and {n_background:,} background rows would take very long"
-        warn_not_exact(trees.name, f"{many}; `max_background=` makes these fewer")
-        return None
-    return trees
+    for reader in (read_kernel_machine, _read_pipeline, _read_average, read_trees):
+        function = reader(model, margin=margin)
+        if function is not None:
+            return function
+    return None
 
 
 def evaluations_to_recognise(source: Any) -> int:
     """Most model evaluations that `recognise` takes, once for an explainer."""
-    owner = getattr(source, "__self__", None)
-    return count_probes(source if owner is None else owner)
+    model, _ = _what_is_explained(source)
+    inner = [step for _, step in model.steps[-1:]] if _is_one_of(model, "sklearn.pipeline", ("Pipeline",)) else []
+    inner += [part for part in getattr(model, "estimators_", ()) if _is_average(model)]
+    return sum(evaluations_to_recognise(part) for part in inner) if inner else count_probes(model)
 
 
 def agrees(function: KnownFunction, rows: FloatArray, predictions: FloatArray, others: FloatArray) -> bool:
@@ -55,3 +76,73 @@ def agrees(function: KnownFunction, rows: FloatArray, predictions: FloatArray, o
         return False
     scale = max(float(np.abs(predictions).max()), float(np.abs(others).max()), 1e-12)
     return bool(np.abs(expected - predictions).max() <= function.tolerance * scale)
+
+
+def _what_is_explained(source: Any) -> tuple[Any, bool]:
+    """The fitted model, and whether its margin is explained rather than a value or a probability."""
+    owner = getattr(source, "__self__", None)
+    if owner is not None and getattr(source, "__name__", "") == "decision_function":
+        return owner, True
+    return source, hasattr(source, "classes_") and not hasattr(source, "predict_proba")
+
+
+def _is_one_of(model: Any, package: str, names: tuple[str, ...]) -> bool:
+    """Whether a model is of one of these types exactly: a subclass may predict anything."""
+    module = sys.modules.get(package)
+    return any(type(model) is getattr(module, name, None) for name in names)
+
+
+def _read_pipeline(model: Any, *, margin: bool) -> KnownFunction | None:
+    """A known model behind transformers of single columns."""
+    if not _is_one_of(model, "sklearn.pipeline", ("Pipeline",)):
+        return None
+    before = [step for _, step in model.steps[:-1] if step is not None and step != "passthrough"]
+    if not all(_is_one_of(step, "sklearn.preprocessing", _BY_COLUMN) for step in before):
+        return None
+    inner = read_form(model.steps[-1][1], margin=margin)
+    return None if inner is None else Transformed(inner, tuple(step.transform for step in before))
+
+
+def _is_average(model: Any) -> bool:
+    return _is_one_of(
+        model, "sklearn.ensemble", ("VotingRegressor", "VotingClassifier", "StackingRegressor", "StackingClassifier")
+    )
+
+
+def _read_average(model: Any, *, margin: bool) -> KnownFunction | None:
+    """A mean of known models, or a linear model on top of them."""
+    if not _is_average(model) or not hasattr(model, "estimators_"):
+        return None
+    if hasattr(model, "final_estimator_"):
+        return _read_stacking(model, margin=margin)
+    if margin or getattr(model, "voting", "soft") != "soft":
+        return None  # votes are no sums
+    given = [1.0] * len(model.estimators_) if model.weights is None else _used_weights(model)
+    parts = [read_form(part, margin=False) for part in model.estimators_]
+    return _combine(parts, np.asarray(given, dtype=float) / np.sum(given), 0.0)
+
+
+def _used_weights(model: Any) -> list[float]:
+    """Weights of the estimators that were not dropped."""
+    pairs = zip(model.estimators, model.weights, strict=True)
+    return [float(weight) for (_, part), weight in pairs if isinstance(part, str) is False]
+
+
+def _read_stacking(model: Any, *, margin: bool) -> KnownFunction | None:
+    """A linear regression on predictions, or the margin of a logistic regression on probabilities or margins."""
+    final = closed_form(model.final_estimator_)
+    if final is None or model.passthrough or len(final.coef) != 1 or (final.link == "identity") == margin:
+        return None
+    methods = [method for method in model.stack_method_ if method is not None]
+    if len(final.coef[0]) != len(methods):
+        return None  # several columns of an estimator: more than two classes
+    parts = [
+        read_form(part, margin=method == "decision_function")
+        for part, method in zip(model.estimators_, methods, strict=True)
+    ]
+    return _combine(parts, final.coef[0], float(final.intercept[0]))
+
+
+def _combine(parts: list[KnownFunction | None], weights: FloatArray, constant: float) -> Combination | None:
+    known = tuple(part for part in parts if part is not None)
+    return Combination(known, weights, constant) if known and len(known) == len(parts) else None

@@ -77,6 +77,11 @@ class TreeFunction(KnownFunction):
         """Leaves of all trees together."""
         return len(self.values)
 
+    @property
+    def steps_a_draw(self) -> int:
+        """One for each leaf."""
+        return self.n_leaves
+
     @cached_property
     def leaf_of_side(self) -> IntArray:
         """The leaf of each side."""

@@ -1,0 +1,121 @@
+"""Functions made of others: behind a transformation of single columns, and weighted sums."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from controlshap._types import FloatArray
+from controlshap.data.players import Players
+from controlshap.functions.base import KnownFunction
+
+
+@final
+@dataclass(frozen=True)
+class Transformed(KnownFunction):
+    """A function of transformed columns. Each is made of one column, so that its games are those of the function.
+
+    Attributes
+    ----------
+    inner : KnownFunction
+    transforms : tuple of callable
+        Rows `(n, columns)` to rows `(n, columns)`, one after the other.
+    """
+
+    inner: KnownFunction
+    transforms: tuple[Callable[[FloatArray], Any], ...]
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """That of the function."""
+        return self.inner.name
+
+    @property
+    def tolerance(self) -> float:  # type: ignore[override]
+        """That of the function."""
+        return self.inner.tolerance
+
+    @property
+    def steps_a_draw(self) -> int:
+        """Those of the function."""
+        return self.inner.steps_a_draw
+
+    def predict(self, rows: FloatArray) -> FloatArray:
+        """Values of the transformed rows."""
+        return self.inner.predict(self._transform(rows))
+
+    def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
+        """Shapley values in the games of transformed rows."""
+        return self.inner.draw_values(self._transform(x[None])[0], self._transform(draws), players)
+
+    def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
+        """The same for the mean of the games."""
+        return self.inner.mean_values(self._transform(x[None])[0], self._transform(draws), players)
+
+    def reaches(self, x: FloatArray, draws: FloatArray, players: Players) -> bool:
+        """Whether the function's values can be computed."""
+        return self.inner.reaches(self._transform(x[None])[0], self._transform(draws), players)
+
+    def _transform(self, rows: FloatArray) -> FloatArray:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about names of columns: these are bare arrays
+            for transform in self.transforms:
+                rows = np.asarray(transform(rows), dtype=float)
+        return rows
+
+
+@final
+@dataclass(frozen=True)
+class Combination(KnownFunction):
+    """A constant plus weights times functions of equally many outputs.
+
+    Attributes
+    ----------
+    parts : tuple of KnownFunction
+    weights : ndarray of shape (parts,)
+    constant : float
+    """
+
+    parts: tuple[KnownFunction, ...]
+    weights: FloatArray
+    constant: float = 0.0
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The kinds of its parts."""
+        return " + ".join(dict.fromkeys(part.name for part in self.parts))
+
+    @property
+    def tolerance(self) -> float:  # type: ignore[override]
+        """The largest of its parts."""
+        return max(part.tolerance for part in self.parts)
+
+    @property
+    def steps_a_draw(self) -> int:
+        """Those of all parts."""
+        return sum(part.steps_a_draw for part in self.parts)
+
+    def predict(self, rows: FloatArray) -> FloatArray:
+        """Weighted sum of the parts' predictions."""
+        total = sum(weight * part.predict(rows) for weight, part in zip(self.weights, self.parts, strict=True))
+        return np.asarray(self.constant + total)
+
+    def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
+        """Weighted sum of the parts' values; None where one of them cannot be computed."""
+        return self._add([part.draw_values(x, draws, players) for part in self.parts])
+
+    def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
+        """The same for the mean of the games."""
+        return self._add([part.mean_values(x, draws, players) for part in self.parts])
+
+    def reaches(self, x: FloatArray, draws: FloatArray, players: Players) -> bool:
+        """Whether the values of all parts can be computed."""
+        return all(part.reaches(x, draws, players) for part in self.parts)
+
+    def _add(self, values: list[FloatArray | None]) -> FloatArray | None:
+        known = [weight * value for weight, value in zip(self.weights, values, strict=True) if value is not None]
+        return np.asarray(sum(known)) if len(known) == len(values) else None
