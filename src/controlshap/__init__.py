@@ -19,31 +19,43 @@ from controlshap._errors import (
 )
 from controlshap._progress import Progress
 from controlshap._version import __version__
-from controlshap.controls import CoalitionProcess, LogisticRidge, Polynomial, RidgeNetwork, Taylor, Trees, WideNetwork
+from controlshap.controls import (
+    CoalitionProcess,
+    Control,
+    LogisticRidge,
+    Polynomial,
+    RidgeNetwork,
+    Taylor,
+    Trees,
+    WideNetwork,
+)
 from controlshap.data.pipelines import EncodedSpace, encoded_space, one_hot_groups
 from controlshap.datasets.result import DatasetResult, FailedPart
 from controlshap.engine.plan import Plan
-from controlshap.estimators import Kernel, PerFeature, Permutation
+from controlshap.estimators import Estimator, Kernel, PerFeature, Permutation
 from controlshap.explainer import Explainer, explain
+from controlshap.functions import KnownFunction
 from controlshap.models.derivatives import FiniteDifferences
 from controlshap.results.explanation import Explanation, History
 from controlshap.results.ranking import Ranking
 from controlshap.results.summary import Summary
 from controlshap.shap_compat.explainer import KernelExplainer
 from controlshap.storage.explanations import load
-from controlshap.values import GaussianConditional, Marginal
-from controlshap.variances import Analytic, Bootstrap, Grouped, LeastSquares
+from controlshap.values import GaussianConditional, Imputer, Marginal, ValueFunction
+from controlshap.variances import Analytic, Bootstrap, Grouped, LeastSquares, Variance
 
 __all__ = [
     "Analytic",
     "Bootstrap",
     "BudgetTooSmallError",
     "CoalitionProcess",
+    "Control",
     "ControlShapError",
     "ControlShapWarning",
     "DatasetResult",
     "EncodedSpace",
     "ErraticVarianceWarning",
+    "Estimator",
     "Explainer",
     "Explanation",
     "FailedPart",
@@ -51,9 +63,11 @@ __all__ = [
     "GaussianConditional",
     "Grouped",
     "History",
+    "Imputer",
     "InvalidArgumentError",
     "Kernel",
     "KernelExplainer",
+    "KnownFunction",
     "LeastSquares",
     "LogisticRidge",
     "Marginal",
@@ -75,6 +89,8 @@ __all__ = [
     "Summary",
     "Taylor",
     "Trees",
+    "ValueFunction",
+    "Variance",
     "WeakControlWarning",
     "WideNetwork",
     "__version__",

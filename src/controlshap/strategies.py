@@ -31,13 +31,13 @@ VARIANCES = {"analytic": Analytic, "bootstrap": Bootstrap, "least_squares": Leas
 
 def resolve_value_function(features: Any) -> ValueFunction:
     """`features=`."""
-    value_function: ValueFunction = _resolve("features", features, VALUE_FUNCTIONS, "bind")
+    value_function: ValueFunction = _resolve("features", features, VALUE_FUNCTIONS, ValueFunction)
     return value_function
 
 
 def resolve_estimator(estimator: Any) -> Estimator | None:
     """`estimator=`; None for "auto"."""
-    return None if estimator == "auto" else _resolve("estimator", estimator, ESTIMATORS, "terms", "auto")
+    return None if estimator == "auto" else _resolve("estimator", estimator, ESTIMATORS, Estimator, "auto")
 
 
 def resolve_controls(control: Any) -> tuple[Control, ...] | None:
@@ -49,27 +49,28 @@ def resolve_controls(control: Any) -> tuple[Control, ...] | None:
     if isinstance(control, (list, tuple)):
         if not control:
             raise InvalidArgumentError("`control` is an empty list; use control='none'.")
-        return tuple(_resolve("control", one, CONTROLS, "prepare", "auto", "thorough", "none") for one in control)
-    return (_resolve("control", control, CONTROLS, "prepare", "auto", "thorough", "none"),)
+        return tuple(_resolve("control", one, CONTROLS, Control, "auto", "thorough", "none") for one in control)
+    return (_resolve("control", control, CONTROLS, Control, "auto", "thorough", "none"),)
 
 
 def resolve_variance(variance: Any) -> Variance | None:
     """`variance=`; None for "auto"."""
-    return None if variance == "auto" else _resolve("variance", variance, VARIANCES, "roots", "auto")
+    return None if variance == "auto" else _resolve("variance", variance, VARIANCES, Variance, "auto")
 
 
-def _resolve(argument: str, value: Any, names: Mapping[str, type], method: str | tuple[str, ...], *others: str) -> Any:
+def _resolve(argument: str, value: Any, names: Mapping[str, type], base: type, *others: str) -> Any:
+    """The strategy of a name, or the object itself where it is one."""
     if isinstance(value, str):
         if value in names:
             return names[value]()
         known = ", ".join(repr(name) for name in (*others, *names))
         raise InvalidArgumentError(f"`{argument}` must be one of {known}, or an object; got {value!r}.")
-    methods = (method,) if isinstance(method, str) else method
-    if isinstance(value, type) or not any(hasattr(value, one) for one in methods):
+    if not isinstance(value, base):
         classes = ", ".join(f"{cls.__name__}()" for cls in names.values())
+        own = f"Your own is a subclass of controlshap.{base.__name__}."
         raise InvalidArgumentError(
             f"`{argument}` must be a name or an object such as {classes}; got {value!r}. "
-            + ("Instantiate the class." if isinstance(value, type) else f"It has no method `{methods[0]}`.")
+            + ("Instantiate the class." if isinstance(value, type) else own)
         )
     return value
 

@@ -59,7 +59,10 @@ MAKING = {
         r"`features` must be one of 'independent', 'correlated'.*got 'linear'",
     ),
     "features a class": ({"features": cs.Marginal}, r"`features`.*Marginal\(\).*Instantiate the class"),
-    "features an odd object": ({"features": 3}, r"`features` must be a name or an object.*got 3.*no method `bind`"),
+    "features an odd object": (
+        {"features": 3},
+        r"`features` must be a name or an object.*got 3.*subclass of controlshap\.ValueFunction",
+    ),
     "estimator unknown": ({"estimator": "walk"}, r"`estimator` must be one of 'auto', 'permutation'.*got 'walk'"),
     "estimator a class": ({"estimator": cs.Kernel}, r"`estimator`.*Kernel\(\).*Instantiate the class"),
     "control unknown": (

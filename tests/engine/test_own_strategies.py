@@ -16,17 +16,15 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import controlshap as cs
 from controlshap.crossfitting import known_simulated
-from controlshap.estimators import Estimator
 from controlshap.estimators.base import base_values
 from controlshap.statistics.terms import MeanTerms
 from controlshap.testing import marginal_game, shapley_by_definition
-from controlshap.values import Imputer, ValueFunction
 
 # ---------------------------------------------------------------------------------- what a user would write: 40 lines
 
 
 @dataclass(frozen=True)
-class Mixture(ValueFunction):
+class Mixture(cs.ValueFunction):
     """Absent columns follow a mixture of Gaussians with one covariance, conditioned on the revealed columns."""
 
     shift: float = 1.5  # of the second component
@@ -38,7 +36,7 @@ class Mixture(ValueFunction):
 
 
 @dataclass(frozen=True)
-class MixtureImputer(Imputer):
+class MixtureImputer(cs.Imputer):
     players: object
     means: np.ndarray  # (components, columns), of three decimals: `chance` does not see them
     weights: tuple
@@ -74,7 +72,7 @@ class MixtureImputer(Imputer):
 
 
 @dataclass(frozen=True)
-class Pulled(ValueFunction):
+class Pulled(cs.ValueFunction):
     """Absent columns are those of a background row, pulled along by the mean gap of the revealed columns."""
 
     pull: float = 0.4
@@ -84,7 +82,7 @@ class Pulled(ValueFunction):
 
 
 @dataclass(frozen=True)
-class PulledImputer(Imputer):
+class PulledImputer(cs.Imputer):
     players: object
     pull: float
     finite_draws: np.ndarray
@@ -105,7 +103,7 @@ class PulledImputer(Imputer):
 
 
 @dataclass(frozen=True)
-class Rotations(Estimator):
+class Rotations(cs.Estimator):
     """A unit is a permutation and all its rotations: every player takes every place once."""
 
     takes_fitted_controls = True

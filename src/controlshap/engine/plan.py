@@ -266,7 +266,8 @@ def _pays_whole_background(problem: Problem, budget: int) -> bool:
 
 def _choose_variance(problem: Problem, estimator: Estimator, reasons: dict[str, str]) -> Variance:
     """The variance asked for, or the one that fits the estimator."""
-    if estimator.exact_per_draw and (problem.base.finite or isinstance(problem.variance, LeastSquares)):
+    regression = problem.variance is not None and problem.variance.is_least_squares
+    if estimator.exact_per_draw and (problem.base.finite or regression):
         reasons["variance"] = "coalitions are enumerated"
         return Analytic()
     if problem.variance is not None:
@@ -314,7 +315,7 @@ def _fitted_to_evaluations(problem: Problem, budget: int) -> tuple[tuple[Control
     """
     shared: tuple[Control, ...] = () if problem.shared is None else (problem.shared,)
     few = problem.players.n_columns <= MOST_TAYLOR_COLUMNS
-    if problem.imputer.linear_in_x and few and not isinstance(Taylor().source(problem.model.source), FiniteDifferences):
+    if problem.imputer.linear_in_x and few and control_cost(problem, (Taylor(),), budget) == 0:
         return (Taylor(), *shared, LogisticRidge()), None
     slow = _slow_learners(problem, budget)
     if not shared:
@@ -327,7 +328,7 @@ def _fitted_to_evaluations(problem: Problem, budget: int) -> tuple[tuple[Control
 def _cheap_taylor(problem: Problem, budget: int, reasons: dict[str, str]) -> tuple[Control, ...]:
     """The Taylor control, where its derivatives are a small part of the budget."""
     options = [Taylor()]
-    if isinstance(Taylor().source(problem.model.source), FiniteDifferences):
+    if control_cost(problem, (Taylor(),), budget) > 0:
         options = [Taylor(derivatives=FiniteDifferences(cross=cross)) for cross in (True, False)]
     affordable = [o for o in options if control_cost(problem, (o,), budget) <= CONTROL_SHARE * budget]
     part = f"{CONTROL_SHARE:.0%} of the budget"

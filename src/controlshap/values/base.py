@@ -39,6 +39,8 @@ class Imputer(ABC):
     linear_in_x: bool = False
     #: Whether rows may hold NaN.
     handles_missing: bool = False
+    #: Whether a GPU can make the rows: finite draws mixed by column, or the Gaussian's.
+    has_device_rows: bool = False
     #: How the Shapley values of a fitted function are known without model evaluations: in closed form for each draw,
     #: from weighted sums of columns that are normal given a coalition, or simulated from the rows of this class.
     known_values: Literal["of draws", "of normal scores", "simulated"] = "simulated"

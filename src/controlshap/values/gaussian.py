@@ -106,6 +106,7 @@ class GaussianImputer(Imputer):
     finite_draws: FloatArray | None = None
 
     linear_in_x = True
+    has_device_rows = True
     known_values = "of normal scores"
 
     @cached_property

@@ -55,6 +55,7 @@ class MarginalImputer(Imputer):
 
     mixes_columns = True
     handles_missing = True
+    has_device_rows = True
     known_values = "of draws"
 
     @cached_property

@@ -16,6 +16,8 @@ class Variance(ABC):
 
     #: Whether background rows must be drawn at random rather than in cycles.
     needs_independent_units: bool = False
+    #: Whether the method is for regressions alone.
+    is_least_squares: bool = False
     #: Whether the covariance is that of resampled estimates.
     resamples: bool = False
 

@@ -34,6 +34,8 @@ class LeastSquares(Variance):
 
     paper: bool = False
 
+    is_least_squares = True
+
     @property
     def takes_batches(self) -> bool:
         """Whether the delta method is used."""

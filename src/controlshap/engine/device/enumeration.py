@@ -20,13 +20,13 @@ from controlshap.engine.device.evaluation import (
 from controlshap.engine.device.result import DeviceResult
 from controlshap.estimators.enumeration import all_coalitions, shapley_matrix
 from controlshap.models.torch_module import evaluation_mode
-from controlshap.values.marginal import MarginalImputer
+from controlshap.values.base import Imputer
 
 
 def enumerate_on_device(
     module: Any,
     rows: FloatArray,
-    imputer: MarginalImputer,
+    imputer: Imputer,
     *,
     at_background: FloatArray | None = None,
     device: str | None = None,
@@ -36,9 +36,11 @@ def enumerate_on_device(
     """Exact Shapley values of many rows for independent features; parameters as for `explain_on_device`."""
     evaluator = Evaluator.of(module, device)
     home = evaluator.device
-    n_players, n_draws = imputer.players.n_players, len(imputer.finite_draws)
+    background = imputer.finite_draws
+    assert background is not None  # rows that mix columns
+    n_players, n_draws = imputer.players.n_players, len(background)
     with evaluation_mode(module), torch.no_grad():
-        draws = torch.as_tensor(imputer.finite_draws, dtype=torch.float64, device=home)
+        draws = torch.as_tensor(background, dtype=torch.float64, device=home)
         if at_background is None:
             at_draws = evaluate_rows(evaluator, None, draws, "background row", 0)
         else:

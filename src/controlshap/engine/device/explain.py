@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -30,14 +30,14 @@ from controlshap.engine.device.walks import Ground
 from controlshap.models.torch_module import evaluation_mode
 from controlshap.problem import Problem
 from controlshap.statistics.stopping import Stopping
+from controlshap.values.base import Imputer
 from controlshap.values.gaussian import GaussianImputer
-from controlshap.values.marginal import MarginalImputer
 
 
 def explain_on_device(
     module: Any,
     rows: FloatArray,
-    imputer: MarginalImputer | GaussianImputer,
+    imputer: Imputer,
     *,
     stopping: Stopping,
     entropy: int,
@@ -57,8 +57,8 @@ def explain_on_device(
     module : torch.nn.Module
         Called in evaluation mode, without gradients, on its own device and in its own type.
     rows : ndarray of shape (rows, columns)
-    imputer : MarginalImputer or GaussianImputer
-        The value function, bound to background and players.
+    imputer : Imputer
+        The value function, bound to background and players; it has rows that a device can make.
     stopping : Stopping
         Most evaluations of each row, and what to stop for before.
     entropy : int
@@ -80,7 +80,7 @@ def explain_on_device(
         Number of the first row, for random numbers and errors.
     """
     evaluator = Evaluator.of(module, device)
-    uses_taylor = control == "taylor" or (control == "auto" and isinstance(imputer, GaussianImputer))
+    uses_taylor = control == "taylor" or (control == "auto" and not imputer.mixes_columns)
     if uses_taylor:
         _refuse_missing(rows, imputer)
     n_units = _affordable(stopping.budget, imputer)
@@ -129,10 +129,8 @@ def explain_problem(
     Exact by enumeration where estimator="auto" and the budget covers all coalitions with the whole background.
     """
     imputer = problem.imputer
-    if not isinstance(imputer, (MarginalImputer, GaussianImputer)):
-        raise TypeError(f"no rows of {type(imputer).__name__} on the device")
     at_background = problem.base.values[:, :, 0]
-    if isinstance(imputer, MarginalImputer) and is_enumerated(problem, stopping):
+    if imputer.mixes_columns and is_enumerated(problem, stopping):
         return enumerate_on_device(
             problem.model.source, rows, imputer, at_background=at_background, device=device, chunk_rows=chunk_rows,
             first_row=first_row,
@@ -154,7 +152,7 @@ def explain_problem(
     )
 
 
-def _affordable(budget: int, imputer: MarginalImputer | GaussianImputer) -> int:
+def _affordable(budget: int, imputer: Imputer) -> int:
     """Units that a budget pays for."""
     p = imputer.players.n_players
     if p < 2:
@@ -171,7 +169,7 @@ def _affordable(budget: int, imputer: MarginalImputer | GaussianImputer) -> int:
     return n_units
 
 
-def _refuse_missing(rows: FloatArray, imputer: MarginalImputer | GaussianImputer) -> None:
+def _refuse_missing(rows: FloatArray, imputer: Imputer) -> None:
     background = imputer.finite_draws
     if not np.isfinite(rows).all() or (background is not None and not np.isfinite(background).all()):
         raise InvalidArgumentError(
@@ -192,9 +190,9 @@ def _warn_unfinished(result: DeviceResult, stopping: Stopping, rows: IntArray) -
     )
 
 
-def _matrices(imputer: MarginalImputer | GaussianImputer, cache: dict[str, Any] | None) -> DMatrices | None:
+def _matrices(imputer: Imputer, cache: dict[str, Any] | None) -> DMatrices | None:
     """Those of the explainer, made once."""
-    if not isinstance(imputer, GaussianImputer):
+    if imputer.mixes_columns:
         return None
     cache = {} if cache is None else cache
     if not isinstance(cache.get("d_matrices"), DMatrices):
@@ -206,13 +204,13 @@ def _matrices(imputer: MarginalImputer | GaussianImputer, cache: dict[str, Any] 
 
 def _ground(
     evaluator: Evaluator,
-    imputer: MarginalImputer | GaussianImputer,
+    imputer: Imputer,
     entropy: int,
     at_background: FloatArray | None,
 ) -> Ground:
     """Everything that explained rows share, on the device; the background is evaluated unless it is known."""
     device = evaluator.device
-    conditioner = Conditioner.of(imputer, device) if isinstance(imputer, GaussianImputer) else None
+    conditioner = None if imputer.mixes_columns else Conditioner.of(cast("GaussianImputer", imputer), device)
     replaced = imputer.with_replacement
     finite = imputer.finite_draws
     draws = torch.as_tensor(imputer.center[None] if finite is None else finite, dtype=torch.float64, device=device)

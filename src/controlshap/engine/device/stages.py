@@ -20,8 +20,7 @@ from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.stopping import Snapshot, Stopping
 from controlshap.statistics.terms import MeanTerms
 from controlshap.statistics.unseen_rows import UnseenRows, add_unseen_rows, differs_from_x
-from controlshap.values.gaussian import GaussianImputer
-from controlshap.values.marginal import MarginalImputer
+from controlshap.values.base import Imputer
 from controlshap.variances import Analytic
 
 #: Doubles of the terms that are analysed at once on a processor: eight megabytes; more of them at once is no faster.
@@ -34,7 +33,7 @@ class Method:
 
     Attributes
     ----------
-    imputer : MarginalImputer or GaussianImputer
+    imputer : Imputer
     uses_taylor : bool
     matrices : DMatrices or None
         For the Taylor control of correlated features.
@@ -45,7 +44,7 @@ class Method:
         Most units of a row.
     """
 
-    imputer: MarginalImputer | GaussianImputer
+    imputer: Imputer
     uses_taylor: bool
     matrices: DMatrices | None
     efficient: bool
@@ -188,7 +187,7 @@ def _analyse(ground: Ground, method: Method, group: Group, walked: Walked) -> di
     rng = stream(ground.entropy, Purpose.RESAMPLING)
     analysis = analyse(sample, Analytic().roots, known, rng, by_folds=method.by_folds)
     drawn = _drawn(ground, group, walked.units)
-    if isinstance(method.imputer, MarginalImputer) and (len(ground.draws) > 1 or ground.replaced):
+    if method.imputer.mixes_columns and (len(ground.draws) > 1 or ground.replaced):
         unseen = _unseen_rows(ground, method, group, drawn, design.n_blocks)
         analysis = add_unseen_rows(analysis, unseen, efficient=method.efficient)
     controlled, plain = analysis.controlled, analysis.uncontrolled

@@ -10,12 +10,10 @@ import numpy as np
 from controlshap._errors import InvalidArgumentError
 from controlshap.controls import Taylor
 from controlshap.engine.plan import choose_estimator
-from controlshap.estimators import Enumeration, Permutation
+from controlshap.estimators import Permutation
 from controlshap.models.torch_module import is_torch_module
 from controlshap.problem import Problem
 from controlshap.statistics.stopping import Stopping
-from controlshap.values.gaussian import GaussianImputer
-from controlshap.values.marginal import MarginalImputer
 from controlshap.variances import Analytic
 
 
@@ -36,14 +34,13 @@ def _against_estimator(problem: Problem, stopping: Stopping) -> str | None:
     estimator, variance = problem.estimator, problem.variance
     if problem.players.n_players < 2:
         return "one player needs no sampling"
-    if not isinstance(problem.imputer, (MarginalImputer, GaussianImputer)):
+    if not problem.imputer.has_device_rows:
         return f"absent features follow {type(problem.imputer).__name__}"
     if problem.form is not None:
         return "the module has exact values"
-    if is_enumerated(problem, stopping) and not isinstance(problem.imputer, MarginalImputer):
+    if is_enumerated(problem, stopping) and problem.correlated:
         return "coalitions of conditioned features are enumerated"
-    in_pairs = isinstance(estimator, Permutation) and estimator.paired and estimator.n_draws == 1
-    if estimator is not None and not in_pairs:
+    if estimator not in (None, Permutation(), Permutation(closes_sum=False)):
         return f"the estimator is {estimator!r}, not Permutation()"
     if variance is not None and variance != Analytic():
         return f"the variance is {variance!r}, not Analytic()"
@@ -67,7 +64,7 @@ def is_enumerated(problem: Problem, stopping: Stopping) -> bool:
     """Whether "auto" has all coalitions evaluated."""
     if problem.estimator is not None:
         return False
-    return isinstance(choose_estimator(problem, stopping.design_budget, early=stopping.early), Enumeration)
+    return choose_estimator(problem, stopping.design_budget, early=stopping.early).exact_per_draw
 
 
 def control_name(problem: Problem) -> Literal["auto", "none", "taylor"]:
