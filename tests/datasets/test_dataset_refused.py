@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from dataset_cases import CALL, make_explainer, make_rows, model
 
@@ -30,6 +31,30 @@ def test_a_source_that_changes_during_the_run_is_refused(tmp_path: Path) -> None
     with pytest.raises(cs.InvalidArgumentError, match="source"):
         explainer.explain_dataset(file, tmp_path / "out", part_rows=10, **CALL)
     assert explainer.explain_dataset(file, tmp_path / "other", part_rows=10, **CALL).n_done == 3
+    # the parts are all there, and are mixed: nobody may read them, and no run may go on from them
+    with pytest.raises(cs.InvalidArgumentError, match=r"either version\. Remove"):
+        cs.load(tmp_path / "out")
+    with pytest.raises(cs.InvalidArgumentError, match=r"either version\. Remove"):
+        cs.datasets.load_dataset(tmp_path / "out", allow_partial=True)
+
+
+class Named:
+    """Outputs whose names, after those of players, read like other players and outputs."""
+
+    classes_ = ("c", "b:c", "x")
+
+    def predict_proba(self, rows: Any) -> Any:
+        return np.asarray(rows)[:, :3] * [1.0, 2.0, 3.0]
+
+
+def test_names_with_colons_come_back(tmp_path: Path) -> None:
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(6, 3)), columns=["a", "a:b", "a\\"])
+    explainer = cs.Explainer(Named(), rows)
+    explainer.explain_dataset(rows, tmp_path, rng=0)
+    loaded, direct = cs.load(tmp_path), explainer(rows, rng=0)
+    np.testing.assert_array_equal(loaded.values, direct.values)
+    assert loaded.feature_names == direct.feature_names
+    assert loaded.output_names == direct.output_names == ("c", "b:c", "x")
 
 
 def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import shap
 from scipy.stats import t as student_t
 
 import controlshap as cs
+from controlshap._files import read_sealed, write_sealed
 
 RNG = np.random.default_rng(8)
 BACKGROUND = RNG.normal(size=(15, 4))
@@ -73,7 +74,7 @@ def test_files_are_json_and_arrays_and_no_pickle(tmp_path, explanation):
     folder = explanation.save(tmp_path)
     assert sorted(path.name for path in folder.iterdir()) == ["explanation.json", "explanation.npz"]
     header = json.loads((folder / "explanation.json").read_text())
-    assert (header["kind"], header["schema"]) == ("explanation", 1)
+    assert (header["kind"], header["schema"]) == ("explanation", 2)
     with np.load(folder / "explanation.npz", allow_pickle=False) as arrays:
         assert all(arrays[name].dtype != object for name in arrays.files)
 
@@ -85,10 +86,11 @@ def test_saving_again_replaces_what_was_there(tmp_path, explanation):
 
 
 def edit_header(folder, change):
+    """Change a header, and its digest with it, as another version would."""
     path = next(folder.glob("*.json"))
-    header = json.loads(path.read_text())
+    header = read_sealed(path)
     change(header)
-    path.write_text(json.dumps(header))
+    write_sealed(path, header)
 
 
 def spoil_arrays(folder, byte=None, keep=None):
@@ -102,10 +104,14 @@ def spoil_arrays(folder, byte=None, keep=None):
 DAMAGE = {
     "another schema": (
         lambda f: edit_header(f, lambda h: h.update(schema=3)),
-        r"schema 3; this version reads 1.*Load it",
+        r"schema 3; this version reads 2.*Load it",
     ),
-    "no schema": (lambda f: edit_header(f, lambda h: h.pop("schema")), r"schema None; this version reads 1"),
-    "another kind of header": (lambda f: next(f.glob("*.json")).write_text("[]"), r"schema None; this version reads 1"),
+    "no schema": (lambda f: edit_header(f, lambda h: h.pop("schema")), r"schema None; this version reads 2"),
+    "another kind of header": (lambda f: next(f.glob("*.json")).write_text("[]"), r"schema None; this version reads 2"),
+    "an edited header": (
+        lambda f: next(f.glob("*.json")).write_text(next(f.glob("*.json")).read_text().replace("null", "0.25", 1)),
+        r"damaged \(its contents do not match their digest\)",
+    ),
     "half a header": (lambda f: next(f.glob("*.json")).write_text('{"kind": '), r"is damaged"),
     "half of the arrays": (lambda f: spoil_arrays(f, keep=500), r"is damaged"),
     "a flipped byte": (lambda f: spoil_arrays(f, byte=200), r"is damaged"),

@@ -87,7 +87,7 @@ def _record(job: DatasetJob, task: PartTask, outcome: PartOutcome, totals: RunTo
         raise RunStoppedError(f"a part could not be written ({outcome.reason}). Make room in `out`")
     n_evaluations = outcome.n_evaluations
     if outcome.kind == "lost":  # but its file is there
-        n_evaluations = part_evaluations(part_path(job.folder, task.part), job.run, task.end - task.first)
+        n_evaluations = part_evaluations(part_path(job.folder, task.part), job.run, (task.first, task.end))
     elif not _wait_for_file(job, task, VISIBLE_AFTER):
         raise RunStoppedError(
             f"a worker has written part {task.part}, but it is not in {str(job.folder)!r} as seen from here. Use a "

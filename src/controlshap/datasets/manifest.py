@@ -14,16 +14,19 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap._files import read_folder
-from controlshap._types import FloatArray
+from controlshap._files import DamagedFileError, hash_file, hash_json, is_unfinished, read_folder, read_sealed
+from controlshap._types import FloatArray, IntArray
 from controlshap.controls.d_matrices import DMatrices
+from controlshap.datasets.sources import cut_parts
 from controlshap.problem import Assembly
 from controlshap.storage.explainers import save_assembly
 
 KIND = "controlshap data set"
-SCHEMA = 1
+SCHEMA = 2
+#: Files of a run beside its parts; the manifest, which is sealed itself, holds their digests.
+FILES = ("predictions.npy", "explainer/explainer.json", "explainer/explainer.npz")
 #: Entries of a saved explainer that do not tell one run from another.
-_COMPUTED = ("d_permutations", "d_matrices", "kind", "schema")
+_COMPUTED = ("d_permutations", "d_matrices", "kind", "schema", "arrays", "arrays_sha256")
 #: Predictions may differ by this share of their spread: a model on a GPU need not give the same bits twice.
 SAME = 1e-6
 
@@ -59,21 +62,51 @@ def lock_folder(folder: Path, manifest: dict[str, Any] | None) -> Iterator[None]
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read the manifest, or raise an error that says what is wrong with it."""
+    path = folder / "manifest.json"
+    if not path.is_file():
+        raise InvalidArgumentError(f"`path`: {str(folder)!r} has no manifest.json. Give the folder of a run.")
     try:
-        manifest = json.loads((folder / "manifest.json").read_text())
-    except FileNotFoundError as error:
+        _check_kind(path, folder)
+        manifest = read_sealed(path)
+    except DamagedFileError as error:
         raise InvalidArgumentError(
-            f"`path`: {str(folder)!r} has no manifest.json. Give the folder of a run."
+            f"`path`: the manifest in {str(folder)!r} is damaged ({error}). Take it from a copy, or run again in "
+            "another folder."
         ) from error
-    except (ValueError, OSError) as error:
-        raise InvalidArgumentError(f"`path`: the manifest in {str(folder)!r} is damaged ({error}).") from error
+    if "unusable" in manifest:
+        raise InvalidArgumentError(manifest["unusable"])
+    return manifest
+
+
+def _check_kind(path: Path, folder: Path) -> None:
+    """Refuse what another program or version wrote, before its digest is looked at."""
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError, OSError) as error:
+        raise DamagedFileError(str(error)) from error
     if not isinstance(manifest, dict) or manifest.get("kind") != KIND or manifest.get("schema") != SCHEMA:
         schema = manifest.get("schema") if isinstance(manifest, dict) else None
         raise InvalidArgumentError(
             f"`path`: manifest.json in {str(folder)!r} is not one of a run that this version reads (schema {SCHEMA}; "
             f"it has {schema}). Use another folder, or the version that wrote it."
         )
-    return manifest
+
+
+def part_bounds(manifest: dict[str, Any]) -> IntArray:
+    """First rows of all parts and, last, the row after the last, as the run cut them."""
+    first, end = manifest["rows"]
+    return cut_parts(manifest["file_rows"], manifest["part_rows"], (first, end))
+
+
+def check_files(folder: Path, manifest: dict[str, Any]) -> None:
+    """Refuse a folder in which a file that a run goes on from is not what was written."""
+    for name, digest in manifest["files"].items():
+        path = folder / name
+        if not path.is_file() or hash_file(path) != digest:
+            what = "damaged" if path.is_file() else "missing"
+            raise InvalidArgumentError(
+                f"`out`: {name} in {str(folder)!r} is {what}. Take it from a copy, or use another folder."
+            )
 
 
 def find_manifest(folder: Path) -> dict[str, Any] | None:
@@ -85,7 +118,7 @@ def find_manifest(folder: Path) -> dict[str, Any] | None:
     # a run that was stopped before its manifest was written leaves these
     ours = ("explainer", "predictions.npy", "parts")
     names = [path.name for path in folder.iterdir()] if folder.exists() else []
-    others = sorted(name for name in names if name not in ours and not name.startswith(".manifest.json"))
+    others = sorted(name for name in names if name not in ours and not is_unfinished(name))
     if others or any((folder / "parts").glob("part-*")):
         raise InvalidArgumentError(
             f"`out`: {str(folder)!r} is not empty and holds no run ({', '.join(others[:3]) or 'parts'}). Use another "
@@ -111,11 +144,6 @@ def hash_array(array: Any) -> str:
     return digest.hexdigest()
 
 
-def hash_identity(identity: dict[str, Any]) -> str:
-    """One hash of all that a run depends on."""
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
-
-
 def refuse_other_run(before: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
     """Refuse to mix two runs in one folder, and say in what they differ."""
     differences = list(_differences(before, now, ""))
@@ -128,14 +156,10 @@ def refuse_other_run(before: dict[str, Any], now: dict[str, Any], folder: Path) 
         )
 
 
-def read_predictions(folder: Path, now: FloatArray) -> FloatArray:
+def read_predictions(folder: Path, manifest: dict[str, Any], now: FloatArray) -> FloatArray:
     """Read the predictions of the first run on the background; refuse a model whose predictions are others now."""
-    try:
-        before: FloatArray = np.load(folder / "predictions.npy", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise InvalidArgumentError(
-            f"`out`: predictions.npy in {str(folder)!r} is missing or damaged ({error}). Use another folder."
-        ) from error
+    check_files(folder, manifest)
+    before: FloatArray = np.load(folder / "predictions.npy", allow_pickle=False)
     if before.shape == now.shape:
         gap = float(np.abs(before - now).max())
         if gap <= SAME * max(float(np.ptp(before)), 1e-12 * float(np.abs(before).max())):
@@ -149,17 +173,17 @@ def read_predictions(folder: Path, now: FloatArray) -> FloatArray:
     )
 
 
-def read_cache(folder: Path) -> dict[str, Any]:
-    """Read what was computed once for all rows from a saved explainer."""
-    header, arrays = read_folder(folder, "explainer")
+def read_cache(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Read what was computed once for all rows from the explainer of a run."""
+    check_files(folder, manifest)
+    header, arrays = read_folder(folder / "explainer", "explainer")
     if "d_matrices" not in arrays:
         return {}
     return {"d_matrices": DMatrices(arrays["d_matrices"], int(header["d_permutations"]))}
 
 
 def _shorten(value: Any) -> Any:
-    text = json.dumps(value, sort_keys=True)
-    return value if len(text) <= 200 else hashlib.sha256(text.encode()).hexdigest()
+    return value if len(json.dumps(value)) <= 200 else hash_json(value)
 
 
 def _differences(before: Any, now: Any, where: str) -> Iterator[str]:

@@ -126,7 +126,7 @@ def _explain_and_write(job: DatasetJob, task: PartTask) -> int:
     path = part_path(job.folder, task.part)
     if path.is_file():
         # a cluster repeats a part when the worker that had the answer is lost before the answer was read
-        return part_evaluations(path, job.run, task.end - task.first)
+        return part_evaluations(path, job.run, (task.first, task.end))
     return write_part(path, _explain_pieces(job, task), job.layout, job.run)
 
 

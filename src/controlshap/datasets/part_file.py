@@ -1,8 +1,14 @@
-"""One part on disk: a Parquet file with a line for each row, and columns that are the same in all parts of a run."""
+"""One part on disk: a Parquet file with a line for each row, and columns that are the same in all parts of a run.
+
+Its pages carry checksums for any reader. Its metadata hold the run, and a digest of the contents of each column as they
+were before they were encoded, which is compared with what comes out: damage to headers and footers is noticed as well.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap._files import replacing
+from controlshap._files import DamagedFileError, replacing
 from controlshap._types import FloatArray
 from controlshap.data.columns import Category, is_missing
 from controlshap.datasets.files import import_pyarrow
@@ -20,6 +26,10 @@ from controlshap.results.explanation import Explanation
 
 #: Key of the run's hash in the metadata of a part.
 HASH = b"controlshap.run"
+#: Key of the digests of its columns, one after the other.
+DIGESTS = b"controlshap.columns"
+#: Bytes of such a digest: damage goes unnoticed with probability 2**-64.
+DIGEST_BYTES = 8
 #: Attributes of an `Explanation` in columns of text.
 TEXTS = ("status", "method", "controls")
 #: Attributes in columns with one number or flag for each row, and the names of these columns.
@@ -59,7 +69,9 @@ class PartLayout:
         """The layout of the results of an explainer."""
         outputs = None
         if n_outputs > 1:
-            outputs = assembly.model.output_names or tuple(str(output) for output in range(n_outputs))
+            outputs = assembly.model.output_names or ()
+            if len(set(outputs)) < n_outputs:  # none, or some of them equal
+                outputs = tuple(str(output) for output in range(n_outputs))
         kinds = tuple(
             _level_kind(column.levels) if isinstance(column, Category) else "double"
             for column in assembly.encoding.columns
@@ -78,13 +90,19 @@ class PartLayout:
 
     @property
     def wide(self) -> dict[str, list[str]]:
-        """Attributes in columns of numbers, such as `value:Age`; `value:Age:output` where there are several outputs."""
-        ends = [""] if self.outputs is None else [f":{output}" for output in self.outputs]
+        """Attributes in columns of numbers, such as `value:Age`; `value:Age:output` where there are several outputs.
+
+        With several outputs a colon within a name has a backslash before it, since the two names could not be told
+        apart otherwise.
+        """
+        several = self.outputs is not None
+        ends = [f":{_escape(output)}" for output in self.outputs] if self.outputs is not None else [""]
+        players = [_escape(player) if several else player for player in self.players]
         return {
             "base_values": [f"base_value{end}" for end in ends],
             "base_standard_errors": [f"base_error{end}" for end in ends],
-            "values": [f"value:{player}{end}" for player in self.players for end in ends],
-            "standard_errors": [f"error:{player}{end}" for player in self.players for end in ends],
+            "values": [f"value:{player}{end}" for player in players for end in ends],
+            "standard_errors": [f"error:{player}{end}" for player in players for end in ends],
         }
 
     def schema(self, run: str) -> Any:
@@ -96,8 +114,10 @@ class PartLayout:
         columns |= {name: types["double"] for names in self.wide.values() for name in names}
         columns |= {f"data:{name}": types[kind] for name, kind in zip(self.columns, self.kinds, strict=True)}
         columns |= {"method": types["string"], "controls": types["string"]}
-        columns |= {"look_share": types["double"], "complete": types["bool"], "stages": pa.list_(pa.int64())}
-        columns |= dict.fromkeys(LISTS, pa.list_(pa.float64()))
+        columns |= {"look_share": types["double"], "complete": types["bool"]}
+        # "element" is the name that Parquet gives to what lists hold
+        columns |= {"stages": pa.list_(pa.field("element", pa.int64()))}
+        columns |= dict.fromkeys(LISTS, pa.list_(pa.field("element", pa.float64())))
         return pa.schema(list(columns.items()), {HASH: run.encode()})
 
 
@@ -112,43 +132,76 @@ def write_part(path: Path, pieces: Iterable[tuple[int, Explanation]], layout: Pa
     from pyarrow import parquet
 
     schema = layout.schema(run)
+    digests = ColumnDigests(schema)
     n_evaluations = 0
     with (
         replacing(path) as temporary,
         # a dictionary of doubles would make 0.0 of -0.0
-        parquet.ParquetWriter(temporary, schema, compression="zstd", use_dictionary=list(TEXTS)) as writer,
+        parquet.ParquetWriter(
+            temporary, schema, compression="zstd", use_dictionary=list(TEXTS), write_page_checksum=True
+        ) as writer,
     ):
         for first, explanation in pieces:
-            writer.write_table(_to_table(explanation, first, layout, schema))
+            table = _to_table(explanation, first, layout, schema)
+            digests.add(table)
+            writer.write_table(table)
             n_evaluations += int(explanation.n_evaluations.sum())
+        writer.add_key_value_metadata({DIGESTS: digests.to_bytes()})
     return n_evaluations
 
 
-def part_evaluations(path: Path, run: str, n_rows: int) -> int:
-    """Evaluations behind a finished part; an error where it is not of this run."""
+class ColumnDigests:
+    """Digests of the contents of columns, to which rows are added a table at a time."""
+
+    def __init__(self, schema: Any) -> None:
+        self.names = [f"{field.name} {field.type}".encode() for field in schema]
+        # of what is there (or how long it is), and of the values: how rows are cut into tables makes no difference
+        self.hashes = [(hashlib.sha256(), hashlib.sha256()) for _ in schema]
+
+    def add(self, table: Any) -> None:
+        """Add the rows of a table."""
+        for pair, column in zip(self.hashes, table.columns, strict=True):
+            for digest, contents in zip(pair, _column_bytes(column), strict=True):
+                digest.update(contents)
+
+    def to_bytes(self) -> bytes:
+        """All digests, in hexadecimal digits."""
+        parts = [
+            hashlib.blake2b(name + b"".join(digest.digest() for digest in pair), digest_size=DIGEST_BYTES)
+            for name, pair in zip(self.names, self.hashes, strict=True)
+        ]
+        return "".join(part.hexdigest() for part in parts).encode()
+
+
+def _column_bytes(column: Any) -> tuple[bytes, bytes]:
+    """Which values of a column are there, or how long they are (-1 for null); and the values."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_list(column.type):
+        return pc.list_value_length(column).fill_null(-1).to_numpy().tobytes(), pc.list_flatten(
+            column
+        ).to_numpy().tobytes()
+    if pa.types.is_string(column.type):
+        texts = (text for text in column.to_pylist() if text is not None)
+        return pc.binary_length(column).fill_null(-1).to_numpy().tobytes(), "".join(texts).encode()
+    present = pc.drop_null(column)
+    return column.is_valid().to_numpy().tobytes(), present.to_numpy().tobytes()
+
+
+def part_evaluations(path: Path, run: str, rows: tuple[int, int]) -> int:
+    """Evaluations behind a finished part, all of which is read; an error where it is damaged or not of this run."""
     pa = import_pyarrow("`explain_dataset`")
-    from pyarrow import parquet
-
-    try:
-        with parquet.ParquetFile(path) as file:
-            written = (file.schema_arrow.metadata or {}).get(HASH, b"").decode()
-            rows = file.metadata.num_rows
-            column = file.read(columns=["n_evaluations"]).column(0) if written == run else None
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InvalidArgumentError(
-            f"`out`: {path.name!r} is damaged ({error}). Remove that file, and run again."
-        ) from error
-    if column is None or rows != n_rows:
-        raise InvalidArgumentError(
-            f"`out`: {path.name!r} is of another run (hash {written[:12] or 'none'}, {rows} rows; here {run[:12]}, "
-            f"{n_rows} rows). Remove that file, or use another folder."
-        )
-    return int(pa.compute.sum(column).as_py())
+    table = _read_part(path, run, rows, "out")
+    return int(pa.compute.sum(table.column("n_evaluations")).as_py())
 
 
-def read_parts(paths: Sequence[Path], layout: PartLayout, run: str) -> dict[str, Any]:
-    """All attributes of an `Explanation` that have rows, from the parts one after the other."""
-    table = _read_tables(paths, run)
+def read_parts(paths: Sequence[Path], layout: PartLayout, run: str, rows: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """All attributes of an `Explanation` that have rows, from parts with the given rows, one after the other."""
+    pa = import_pyarrow("`load`")
+    schema = layout.schema(run)
+    tables = [_read_part(path, run, own, "path", schema) for path, own in zip(paths, rows, strict=True)]
+    table = pa.concat_tables(tables)
     columns = dict(zip(table.column_names, table.columns, strict=True))
     n, p, outputs = table.num_rows, len(layout.players), len(layout.outputs or ("",))
     per_output = () if layout.outputs is None else (outputs,)
@@ -174,20 +227,47 @@ def read_parts(paths: Sequence[Path], layout: PartLayout, run: str) -> dict[str,
     return attributes | {"data": data}
 
 
-def _read_tables(paths: Sequence[Path], run: str) -> Any:
-    pa = import_pyarrow("`load`")
+def _read_part(path: Path, run: str, rows: tuple[int, int], argument: str, schema: Any = None) -> Any:
+    """The table of a part, which must be of this run, have these rows, and be what was written."""
     from pyarrow import parquet
 
-    tables = []
+    with _translated_errors(path, argument):
+        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+            written, metadata = file.schema_arrow, file.metadata.metadata or {}
+            if metadata.get(HASH) != run.encode():
+                raise InvalidArgumentError(
+                    f"`{argument}`: {path.name!r} is of another run. Remove that file, and run again."
+                )
+            table = file.read(use_threads=False)
+        if schema is not None and not written.equals(schema):
+            raise DamagedFileError("its columns are not those of the run")
+        digests = ColumnDigests(written)
+        digests.add(table)
+        if metadata.get(DIGESTS) != digests.to_bytes():
+            raise DamagedFileError("its contents do not match their digests")
+    numbers = table.column("row").to_numpy()
+    if not np.array_equal(numbers, np.arange(*rows)):
+        raise InvalidArgumentError(
+            f"`{argument}`: {path.name!r} must hold the rows {rows[0]} to {rows[1] - 1}, and holds others: it is the "
+            "file of another part. Remove it, and run again."
+        )
+    return table
+
+
+@contextmanager
+def _translated_errors(path: Path, argument: str) -> Iterator[None]:
+    """Say in one error that a part is damaged, whatever its reader raised."""
+    import pyarrow as pa
+
     try:
-        for path in paths:
-            table = parquet.read_table(path, partitioning=None)
-            if (table.schema.metadata or {}).get(HASH) != run.encode():
-                raise InvalidArgumentError(f"`path`: {path.name!r} is of another run. Remove that file, and run again.")
-            tables.append(table)
-        return pa.concat_tables(tables)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InvalidArgumentError(f"`path`: a part is damaged ({error}). Remove that file, and run again.") from error
+        yield
+    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError, DamagedFileError) as error:
+        if isinstance(error, InvalidArgumentError):
+            raise
+        reason = " ".join(str(error).split())[:200]
+        raise InvalidArgumentError(
+            f"`{argument}`: {path.name!r} is damaged ({reason}). Remove that file, and run again."
+        ) from error
 
 
 def _to_table(explanation: Explanation, first: int, layout: PartLayout, schema: Any) -> Any:
@@ -205,6 +285,10 @@ def _to_table(explanation: Explanation, first: int, layout: PartLayout, schema: 
         array = getattr(explanation, name)
         columns[name] = _lists(_pack(array) if name == "covariance" else array, n)
     return pa.table([pa.array(columns[field.name], type=field.type) for field in schema], schema=schema)
+
+
+def _escape(name: str) -> str:
+    return name.replace("\\", "\\\\").replace(":", "\\:")
 
 
 def _data_column(values: Any, kind: str) -> Any:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from controlshap._errors import InvalidArgumentError
-from controlshap.datasets.manifest import read_manifest
+from controlshap._files import DamagedFileError, read_sealed
+from controlshap.datasets.manifest import part_bounds, read_manifest
 from controlshap.datasets.part_file import PartLayout, part_path, read_parts
 from controlshap.results.explanation import Explanation
 
@@ -70,7 +70,8 @@ def load_dataset(path: str | Path, *, allow_partial: bool = False) -> Explanatio
         Whether to read the finished rows when others are missing; otherwise that is an error.
     """
     folder = Path(path)
-    n_parts = int(read_manifest(folder)["n_parts"])
+    manifest = read_manifest(folder)
+    n_parts = len(part_bounds(manifest)) - 1
     done = [part for part in range(n_parts) if part_path(folder, part).is_file()]
     if len(done) < n_parts and not (allow_partial and done):
         missing = [str(part) for part in range(n_parts) if part not in set(done)]
@@ -86,9 +87,11 @@ def load_dataset(path: str | Path, *, allow_partial: bool = False) -> Explanatio
 def load_parts(folder: Path, parts: Sequence[int]) -> Explanation:
     """Read the explanation of some parts, all of which must be finished."""
     manifest = read_manifest(folder)
+    bounds = part_bounds(manifest).tolist()
+    rows = [(bounds[part], bounds[part + 1]) for part in parts]
     layout, output_names = PartLayout.from_json(manifest["layout"]), manifest["output_names"]
     return Explanation(
-        **read_parts([part_path(folder, part) for part in parts], layout, manifest["hash"]),
+        **read_parts([part_path(folder, part) for part in parts], layout, manifest["hash"], rows),
         feature_names=layout.players,
         column_names=layout.columns,
         output_names=None if output_names is None else tuple(output_names),
@@ -100,8 +103,10 @@ def load_parts(folder: Path, parts: Sequence[int]) -> Explanation:
 
 def _describe_failures(folder: Path) -> str:
     """Summarise failed.json as half a sentence; empty where there is none."""
-    try:
-        failed = json.loads((folder / "failed.json").read_text())["failed"]
-    except (FileNotFoundError, ValueError, KeyError):
+    if not (folder / "failed.json").is_file():
         return ""
+    try:
+        failed = read_sealed(folder / "failed.json")["failed"]
+    except DamagedFileError:
+        return "; failed.json, which says why, is damaged"
     return f"; {len(failed)} failed, part {failed[0]['part']} by {failed[0]['reason'][:120]}"

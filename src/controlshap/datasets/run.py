@@ -14,7 +14,7 @@ import numpy as np
 
 from controlshap._checks import at_least
 from controlshap._errors import BudgetTooSmallError, ControlShapWarning, InvalidArgumentError, RunStoppedError
-from controlshap._files import write_json
+from controlshap._files import hash_file, hash_json, remove_unfinished, replacing, write_sealed
 from controlshap._parallel import check_jobs
 from controlshap._progress import ProgressLike, Reporter, check_progress
 from controlshap._random import RngLike, resolve_entropy
@@ -113,7 +113,7 @@ def explain_dataset(
     opened = _open_rows(assembly, source, part_rows or (None if earlier is None else earlier["part_rows"]), rows)
     entropy = int(earlier["entropy"]) if earlier is not None and rng is None else resolve_entropy(rng)
     # the run keeps what it computes, and uses nothing that other calls have computed since it began
-    cache = dict(assembly.cache) if earlier is None else manifests.read_cache(folder / "explainer")
+    cache = dict(assembly.cache) if earlier is None else manifests.read_cache(folder, earlier)
     assembly = assembly.copy(cache)
     identity = {
         "version": __version__, "call": _describe_call(limits, stopping), "entropy": str(entropy),
@@ -124,7 +124,7 @@ def explain_dataset(
         manifests.refuse_other_run(earlier["identity"] | sizes[0], identity | sizes[1], folder)
     predictions = _predict_background(assembly, stopping)
     if earlier is not None:
-        assembly.set_background_predictions(manifests.read_predictions(folder, predictions))
+        assembly.set_background_predictions(manifests.read_predictions(folder, earlier, predictions))
     settings = _describe_run(assembly, limits, stopping, model_hash)
     layout = PartLayout.of(assembly, assembly.problem().base.n_outputs)
     run = "" if earlier is None else earlier["hash"]
@@ -197,10 +197,11 @@ def _begin(
     seconds = _measure_seconds(job)
     if part_rows is None and len(source.file_rows) == 1:
         source = source.recut(choose_part_rows(seconds, source.n_rows, n_workers))
-    run = manifests.hash_identity(identity | {"part_rows": source.part_rows})
+    run = hash_json(identity | {"part_rows": source.part_rows})
     job = replace(job, run=run, source=None if source.travels else source)
     save_assembly(job.assembly, job.folder / "explainer")
-    np.save(job.folder / "predictions.npy", predictions)
+    with replacing(job.folder / "predictions.npy") as temporary, temporary.open("wb") as file:
+        np.save(file, predictions)
     manifest = {
         "kind": manifests.KIND,
         "schema": manifests.SCHEMA,
@@ -210,14 +211,16 @@ def _begin(
         "n_rows": source.n_rows,
         "n_parts": source.n_parts,
         "part_rows": source.part_rows,
-        "bounds_sha256": manifests.hash_array(source.bounds),
+        "rows": [int(source.bounds[0]), int(source.bounds[-1])],
+        "file_rows": list(source.file_rows),
         "layout": job.layout.to_json(),
         "output_names": job.assembly.model.output_names,
         "player_columns": [[int(c) for c in columns] for columns in job.assembly.raw_players.columns],
         "settings": job.settings,
         "identity": identity,
+        "files": {name: hash_file(job.folder / name) for name in manifests.FILES},
     }
-    write_json(job.folder / "manifest.json", manifest)
+    write_sealed(job.folder / "manifest.json", manifest)
     return job, source
 
 
@@ -256,7 +259,10 @@ def _run_missing_parts(
     """Explain the parts that have no file yet."""
     folder, bounds, sizes = job.folder, source.bounds, np.diff(source.bounds)
     done = np.array([part_path(folder, part).is_file() for part in range(source.n_parts)])
-    spent = sum(part_evaluations(part_path(folder, int(i)), job.run, int(sizes[i])) for i in np.flatnonzero(done))
+    spent = sum(
+        part_evaluations(part_path(folder, part), job.run, (int(bounds[part]), int(bounds[part + 1])))
+        for part in np.flatnonzero(done).tolist()
+    )
     totals = RunTotals(int(done.sum()), spent)
     if done.all():
         return totals
@@ -298,22 +304,24 @@ def _record_failed(folder: Path, failed: list[FailedPart]) -> None:
     """Write failed.json, or remove that of an earlier run."""
     path = folder / "failed.json"
     if failed:
-        write_json(path, {"failed": [asdict(part) for part in failed]})
+        write_sealed(path, {"failed": [asdict(part) for part in failed]})
     else:
         path.unlink(missing_ok=True)
 
 
 def _finish(source: RowSource, folder: Path, totals: RunTotals) -> None:
-    """Refuse a source that has changed meanwhile, remove what killed workers left, and warn."""
+    """Refuse a source that has changed meanwhile, for good; remove what killed workers left, and warn."""
     changed = source.changed_files()
     if changed:
-        raise InvalidArgumentError(
+        reason = (
             f"`source`: {changed[0]!r} was written to or removed while it was being explained, so that parts may be of "
             f"either version. Remove {str(folder)!r} and run again, from a copy that nobody writes to."
         )
+        write_sealed(folder / "manifest.json", manifests.read_manifest(folder) | {"unusable": reason})
+        raise InvalidArgumentError(reason)
     if totals.n_done == source.n_parts:
-        for unfinished in (folder / "parts").glob(".part-*"):
-            unfinished.unlink(missing_ok=True)
+        for room in (folder, folder / "parts", folder / "explainer"):
+            remove_unfinished(room)
     for kind, (n, message) in totals.warned.items():
         warnings.warn(f"{n} time(s), the first: {message}", kind, stacklevel=4)
     if totals.failed:
