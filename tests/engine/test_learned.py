@@ -100,7 +100,7 @@ SAME = {
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("name", SAME)
-@pytest.mark.parametrize("budget", [160, 700])
+@pytest.mark.parametrize("budget", [130, 700])
 def test_a_surrogate_that_is_the_model_leaves_no_error(name, estimator, budget):
     model, control, share = SAME[name]
     explanation = explain(model, control, budget, estimator=ESTIMATORS[estimator])
@@ -237,7 +237,7 @@ def test_it_stands_beside_other_controls():
 
 @pytest.mark.parametrize("name", ["ridge", "network", "polynomial", "trees"])
 def test_fewer_units_than_a_fit_needs_leave_the_control_out(name):
-    explanation = explain(DATA.model, QUICK[name], 31, estimator="permutation")
+    explanation = explain(DATA.model, QUICK[name], 25, estimator="permutation")
     assert_array_equal(explanation.values, explanation.uncontrolled_values)
     assert_array_equal(explanation.standard_errors, explanation.uncontrolled_standard_errors)
     for budget in (37, 43):  # and the fewest with which it is fitted

@@ -130,5 +130,8 @@ def test_auto_is_exact_over_a_finite_background(data, groups, features, outputs)
     assert_allclose(explanation.values[0], expected[:, 0] if outputs == 1 else expected, atol=1e-8)
     assert explanation.status[0] == "exact"
     assert (explanation.standard_errors == 0).all()
-    assert explanation.n_evaluations[0] == needed
+    if features == "independent":  # x agrees with some rows in a level, and what is known then is not shown
+        assert explanation.n_evaluations[0] < needed
+    else:
+        assert explanation.n_evaluations[0] == needed
     assert explainer(data.x, budget=needed - 1, rng=0).status[0] == "budget reached"

@@ -15,6 +15,7 @@ from controlshap.controls.base import PreparedControl
 from controlshap.functions.base import KnownFunction
 from controlshap.models.model import Model
 from controlshap.sampling.evaluation_log import EvaluationLog
+from controlshap.sampling.known_rows import Keys, KnownRows
 from controlshap.values.base import Imputer
 
 #: Copies of a row that exist at once: masks, the row, the model's own copy, a surrogate's products.
@@ -80,17 +81,20 @@ class RowGame:
         per_coalition = n_draws * n_columns * COPIES + self.imputer.workspace(walk=False)
         if per_coalition * k * 8 <= self.memory_limit:
             for part in self.slices(u, per_coalition * k):
-                rows = self.imputer.coalition_rows(self.x, coalitions[part], draws[part])
-                values[part] = self.evaluate(rows)
+                values[part] = self._of_coalitions(coalitions[part], draws[part])
             return values
         for unit in range(u):
             for part in self.slices(k, min(per_coalition, self.memory_limit // 8)):
                 for some in self.slices(n_draws, n_columns * COPIES * (part.stop - part.start)):
-                    rows = self.imputer.coalition_rows(
-                        self.x, coalitions[unit : unit + 1, part], draws[unit : unit + 1, some]
-                    )
-                    values[unit, part, some] = self.evaluate(rows)[0]
+                    one = slice(unit, unit + 1)
+                    values[unit, part, some] = self._of_coalitions(coalitions[one, part], draws[one, some])[0]
         return values
+
+    def _of_coalitions(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
+        return self.evaluate(self.imputer.coalition_rows(self.x, coalitions, draws))
+
+    def _of_walks(self, permutations: IntArray, draws: FloatArray) -> FloatArray:
+        return self.evaluate(self.imputer.walk_rows(self.x, permutations, draws))
 
     def walk_values(self, permutations: IntArray, draws: FloatArray, at_draws: FloatArray) -> FloatArray:
         """Values along walks, end points included, averaged over draws.
@@ -114,8 +118,7 @@ class RowGame:
         per_walk = (p - 1) * n_draws * n_columns * COPIES + self.imputer.workspace(walk=True)
         outputs = []
         for part in self.slices(u, per_walk):
-            rows = self.imputer.walk_rows(self.x, permutations[part], draws[part])
-            by_draw = self.evaluate(rows)
+            by_draw = self._of_walks(permutations[part], draws[part])
             values[part, 1:p] = by_draw.mean(axis=2)
             outputs.append(by_draw[..., 0])
         self.log.note(np.concatenate(outputs))
@@ -130,27 +133,63 @@ class RowGame:
 
 @dataclass
 class Game(RowGame):
-    """The model first, then the surrogates; counts model evaluations."""
+    """The model first, then the surrogates; counts the rows that the model is shown.
+
+    Attributes
+    ----------
+    known : KnownRows or None
+        Rows that are known and not shown; None where coalitions do not mix the columns of two rows.
+    """
 
     model: Model
     surrogates: tuple[PreparedControl, ...]
     label: str
     n_evaluations: int = 0
+    known: KnownRows | None = None
+
+    def remember(self, rows: FloatArray, outputs: FloatArray) -> None:
+        """Never show x again, nor these rows of known outputs."""
+        known = np.concatenate([self.x[None], rows]), np.concatenate([self.at_x[None, :, 0], outputs])
+        self.known = KnownRows.of(self.imputer.players, *known)
 
     def evaluate(self, rows: FloatArray) -> FloatArray:
         """All functions on rows `(..., columns)`, shape `(..., outputs, functions)`."""
         flat = rows.reshape(-1, rows.shape[-1])
+        return self._beside_surrogates(rows, self._ask(flat) if len(flat) else np.empty((0, self.n_outputs)))
+
+    def _of_coalitions(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
+        rows = self.imputer.coalition_rows(self.x, coalitions, draws)
+        if self.known is None:
+            return self.evaluate(rows)
+        return self._recall(self.known, rows, self.known.coalition_keys(self.x, coalitions, draws))
+
+    def _of_walks(self, permutations: IntArray, draws: FloatArray) -> FloatArray:
+        rows = self.imputer.walk_rows(self.x, permutations, draws)
+        if self.known is None:
+            return self.evaluate(rows)
+        return self._recall(self.known, rows, self.known.walk_keys(self.x, permutations, draws))
+
+    def _recall(self, known: KnownRows, rows: FloatArray, keys: Keys) -> FloatArray:
+        flat = rows.reshape(-1, rows.shape[-1])
+        return self._beside_surrogates(rows, known.recall(keys, lambda numbers: self._ask(flat[numbers])))
+
+    def _ask(self, rows: FloatArray) -> FloatArray:
+        """The model's outputs `(n, outputs)` of rows `(n, columns)`, counted."""
+        where = f"{self.label}, evaluations {self.n_evaluations} to {self.n_evaluations + len(rows) - 1}"
+
+        def model(some: FloatArray) -> FloatArray:
+            return self.model(self.imputer.to_inputs(some), n_outputs=self.n_outputs, where=where)
+
+        self.n_evaluations += len(rows)
+        return self.log.recording.evaluate(rows, model)
+
+    def _beside_surrogates(self, rows: FloatArray, outputs: FloatArray) -> FloatArray:
+        """Outputs of the model with those of the surrogates, `(..., outputs, functions)`."""
+        flat = rows.reshape(-1, rows.shape[-1])
         values = np.empty((len(flat), self.n_outputs, self.n_functions))
-        if len(flat):
-            where = f"{self.label}, evaluations {self.n_evaluations} to {self.n_evaluations + len(flat) - 1}"
-
-            def model(some: FloatArray) -> FloatArray:
-                return self.model(self.imputer.to_inputs(some), n_outputs=self.n_outputs, where=where)
-
-            values[..., 0] = self.log.recording.evaluate(flat, model)
-            self.n_evaluations += len(flat)
-            for number, surrogate in enumerate(self.surrogates, start=1):
-                values[..., number] = surrogate.predict(flat)
+        values[..., 0] = outputs.reshape(len(flat), self.n_outputs)
+        for number, surrogate in enumerate(self.surrogates if len(flat) else (), start=1):
+            values[..., number] = surrogate.predict(flat)
         return values.reshape(*rows.shape[:-1], self.n_outputs, self.n_functions)
 
     def evaluate_surrogates(self, rows: FloatArray) -> FloatArray:

@@ -15,13 +15,13 @@ from controlshap.estimators.kernel import canonical_pairs
 from controlshap.problem import BaseSample
 from controlshap.sampling.batching import BatchedUnits, KeptUnits
 from controlshap.sampling.game import COPIES, Game
-from controlshap.sampling.units import CHUNK, Units, UnitStream, Visiting, chunk_stop
+from controlshap.sampling.units import Units, UnitStream, Visiting, chunk_stop
 from controlshap.statistics import two_stage
 from controlshap.statistics.batches import FEWEST_PLACES, UnitIds
 from controlshap.statistics.terms import Terms
 from controlshap.statistics.two_stage import TwoStageDesign
 
-#: Where evaluations are used again, most units for each that is paid for.
+#: Where evaluations are used again or rows are known, most units for each that is paid for.
 MOST_REPEATS = 8
 
 Keeping = Literal["units", "batches", "coalition means"]
@@ -62,6 +62,8 @@ class Sampler:
         self.stream = UnitStream(self.estimator, self.game.imputer, self.base, self.entropy, self.row, visiting)
         n_by_draw = two_stage.MANY_UNITS if self.keeps == "coalition means" else math.inf
         self.kept = KeptUnits(self.stream, n_by_draw)
+        if self.base.finite and self.game.imputer.mixes_columns:
+            self.game.remember(self.base.rows, self.base.values[:, :, 0])
         log = self.game.log
         log.n_full_pairs = n_by_draw
         if log.units is not None and self.estimator.reuses_evaluations:
@@ -112,18 +114,37 @@ class Sampler:
             self.game.log.file(units.ids, units.design)
 
     def affordable(self, n_evaluations: int) -> int:
-        """Most units that so many evaluations pay for."""
-        paid = n_evaluations // self.unit_cost
-        if not self.estimator.reuses_evaluations:
+        """Most further units that so many evaluations pay for; where evaluations are used again, most units in all."""
+        paid, reuses = n_evaluations // self.unit_cost, self.estimator.reuses_evaluations
+        if self.game.known is None or not self.estimator.takes_fitted_controls:
             return paid
-        most, distinct = MOST_REPEATS * max(1, paid), set[bytes]()
-        for start in range(0, most + 1, CHUNK):
-            pairs = np.packbits(canonical_pairs(self.stream.design(start, start + CHUNK)), axis=1)
-            for number, pair in enumerate(pairs, start=start):
-                distinct.add(pair.tobytes())
-                if len(distinct) > paid:
-                    return number
-        return most
+        ahead, met = self.stream.restart(), set[bytes]()
+        start = 0 if reuses else self.n_units
+        if start:
+            ahead.visit(start)
+        stop = start + MOST_REPEATS * max(1, paid)
+        while (here := ahead.n_units) < stop:
+            units = ahead.make(*ahead.visit(chunk_stop(here, stop, self.units_at_once) - here))
+            costs = self._costs(units, met if reuses else None).cumsum()
+            if costs[-1] > n_evaluations:
+                return here - start + int(np.searchsorted(costs, n_evaluations, side="right"))
+            n_evaluations -= int(costs[-1])
+        return stop - start
+
+    def _costs(self, units: Units, met: set[bytes] | None) -> IntArray:
+        """Rows that each unit shows to the model; none where its pair of coalitions was met before."""
+        known: Any = self.game.known  # a value function that says which rows are new instead of making them
+        chosen = np.arange(len(units.ids))
+        if met is not None:
+            pairs = [row.tobytes() for row in np.packbits(canonical_pairs(units.design), axis=1)]
+            chosen = np.array([k for k, pair in enumerate(pairs) if pair not in met and pairs.index(pair) == k], int)
+            met.update(pairs)
+        costs = np.zeros(len(units.ids), dtype=np.int64)
+        if len(chosen):
+            draws = units.draws.rows[chosen]
+            new = self.estimator.unit_rows(known, self.game.x, units.design[chosen], draws)
+            costs[chosen] = new.reshape(len(chosen), -1).sum(axis=1)
+        return costs
 
     def terms(self) -> Terms:
         """All terms so far: of units, or of batches of them."""
