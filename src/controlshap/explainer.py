@@ -60,6 +60,10 @@ class Explainer:
     seconds_per_evaluation : float, optional
         Time that the model takes for a row. control="auto" then adds trees where fitting them takes less time than the
         model; nothing is ever timed.
+    output : {"auto", "margin", "probability"}
+        What a classifier is asked for: "margin" is the score before its logistic or softmax link, as shap's
+        `TreeExplainer` explains it by default, and exact for boosted trees; "probability" refuses models without
+        `predict_proba`; "auto" takes probabilities where there are any.
 
     Examples
     --------
@@ -86,11 +90,12 @@ class Explainer:
         memory_limit: int = 256 * 2**20,
         max_background: int = 10_000,
         seconds_per_evaluation: float | None = None,
+        output: Literal["auto", "margin", "probability"] = "auto",
     ) -> None:
         settings = {
             "features": features, "estimator": estimator, "control": control, "variance": variance,
             "coefficient": coefficient, "memory_limit": memory_limit, "max_background": max_background,
-            "seconds_per_evaluation": seconds_per_evaluation,
+            "seconds_per_evaluation": seconds_per_evaluation, "output": output,
         }  # fmt: skip
         self._assembly = Assembly(model, background, groups, settings)
 

@@ -17,11 +17,19 @@ from controlshap import strategies
 from controlshap._checks import at_least, check_seconds, refuse_missing
 from controlshap._types import FloatArray, IntArray
 from controlshap.controls import Control, SharedSurrogate
+from controlshap.controls.shared import Margin, calibrate_margin
 from controlshap.data.encoding import Encoding, make_encoding, refuse_many_levels, refuse_unseen
 from controlshap.data.players import Groups, Players, resolve_players
 from controlshap.data.table import Table, has_gaps, read_rows, read_table, sample_table
 from controlshap.estimators.base import Estimator
-from controlshap.functions import KnownFunction, agrees, evaluations_to_recognise, recognise, warn_not_exact
+from controlshap.functions import (
+    KnownFunction,
+    agrees,
+    evaluations_to_recognise,
+    recognise,
+    recognise_margin,
+    warn_not_exact,
+)
 from controlshap.models.adapters import as_model
 from controlshap.models.model import Model
 from controlshap.values.base import Imputer, ValueFunction
@@ -100,7 +108,8 @@ class Problem:
     `base` has the model alone; with draws from a distribution it holds one evaluation, which tells the outputs.
     `estimator` and `controls` are None where they are chosen by budget ("auto"). `form` is what the model was
     recognised as, where that is asked for ("auto" twice) and it agrees with the model on the background. `shared` is a
-    surrogate that was fitted before; `seconds` is what an evaluation takes, where it was told.
+    surrogate that was fitted before; `seconds` is what an evaluation takes, where it was told; `margin` is the known
+    margin of a classifier whose probability has no known form.
     """
 
     model: Model
@@ -118,6 +127,7 @@ class Problem:
     form: KnownFunction | None = None
     shared: SharedSurrogate | None = None
     seconds: float | None = None
+    margin: Margin | None = None
 
     @property
     def correlated(self) -> bool:
@@ -177,8 +187,9 @@ class Assembly:
         self.cache: dict[str, Any] = {}
         self.n_probes = 0
         self._form: tuple[KnownFunction | None] | None = None
+        self._margin: tuple[KnownFunction | None] | None = None
         self._problem: Problem | None = None
-        adapted = as_model(model)
+        adapted = as_model(model, settings.get("output", "auto"))  # older explainers on disk lack it
         self.n_background = table.n_rows
         if value_function.draws_background and table.n_rows > most:
             table = sample_table(table, most)
@@ -249,8 +260,21 @@ class Assembly:
             if form is not None and not agrees(form, base.rows, predictions, predictions):
                 warn_not_exact(form.name, "that form does not predict what the model predicts on the background")
                 form = None  # a subclass or a wrapped model that predicts something else
-            self._problem = replace(draft, base=base, form=form)
+            self._problem = self._with_margin(replace(draft, base=base, form=form))
         return self._problem
+
+    def _with_margin(self, problem: Problem) -> Problem:
+        """The problem with the margin as a control, where it is known and the probability is not."""
+        wanted = self.encoding.is_plain and self.controls is None and problem.imputer.known_values == "of draws"
+        if problem.form is not None or not wanted or not np.isfinite(problem.base.rows).all():
+            return problem
+        if self._margin is None:
+            self._margin = (recognise_margin(self.model.source, len(problem.base.rows)),)
+            self.n_probes = evaluations_to_recognise(self.model.source)
+        known = self._margin[0]
+        if known is None:
+            return problem
+        return replace(problem, margin=calibrate_margin(known, problem.base.rows, problem.base.values[:, :, 0]))
 
     def share(self, surrogate: SharedSurrogate) -> None:
         """Use a surrogate for all rows from now on."""
@@ -261,7 +285,8 @@ class Assembly:
         """Take f(background) `(n, outputs)` from an earlier run, so that a resumed one has the same bits."""
         problem = self.problem()
         if problem.base.finite:
-            self._problem = replace(problem, base=replace(problem.base, values=predictions[:, :, None]))
+            base = replace(problem.base, values=predictions[:, :, None])
+            self._problem = self._with_margin(replace(problem, base=base))
 
     def evaluate(self, rows: FloatArray, what: str) -> FloatArray:
         """The model on rows `(n, columns)`, shape (n, outputs), in batches under the memory limit."""

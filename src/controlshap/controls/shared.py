@@ -14,6 +14,7 @@ from controlshap.controls.fits.rows import FoldedRows
 from controlshap.controls.learners import LogisticRidge, RidgeNetwork, Trees, WideNetwork
 from controlshap.data.players import Players
 from controlshap.functions.base import KnownFunction
+from controlshap.functions.composed import Mixture
 from controlshap.values.base import Imputer
 
 
@@ -43,6 +44,38 @@ class SharedSurrogate(Control):
     def reaches(self, x: FloatArray, background: FloatArray, players: Players) -> bool:
         """Whether the exact values for independent features can be computed, for all outputs."""
         return all(function.reaches(x, background, players) for function in self.functions)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Margin(Control):
+    """The known margin of a classifier, brought to the scale of its probabilities.
+
+    Attributes
+    ----------
+    functions : tuple of KnownFunction
+        One for each output of the model.
+    """
+
+    functions: tuple[KnownFunction, ...]
+    n_folds: int = 5
+    max_rows: int = 100
+
+    is_fitted = True
+
+    def fit(self, data: FoldedRows, fold: int | None) -> KnownFunction:  # noqa: ARG002
+        """The function of this output."""
+        return self.functions[data.output]
+
+
+def calibrate_margin(margin: KnownFunction, rows: FloatArray, outputs: FloatArray) -> Margin:
+    """Lines through outputs `(n, outputs)` over margins, by least squares on the background.
+
+    No unit was used, so nothing needs folds. How steep the link is near x is left to the coefficient.
+    """
+    scores = margin.predict(rows).reshape(len(rows), -1)
+    lines = np.linalg.lstsq(np.column_stack([np.ones(len(rows)), scores]), outputs, rcond=None)[0]
+    return Margin(tuple(Mixture(margin, line[1:], float(line[0])) for line in lines.T))
 
 
 def fit_shared(rows: FloatArray, outputs: FloatArray, learner: Control) -> SharedSurrogate:

@@ -319,7 +319,8 @@ def _fitted_to_evaluations(problem: Problem, budget: int) -> tuple[tuple[Control
         return (Taylor(), *shared, LogisticRidge()), None
     slow = _slow_learners(problem, budget)
     if not shared:
-        return (LogisticRidge(), *slow), None
+        margin: tuple[Control, ...] = () if problem.margin is None else (problem.margin,)
+        return (LogisticRidge(), *margin, *slow), None
     # one that was fitted before saves the time of fitting, unless there is time to spare
     reached: tuple[Control, ...] = (*shared, LogisticRidge(), *slow) if slow else shared
     return reached, None if problem.correlated else (LogisticRidge(), *slow)

@@ -1,4 +1,4 @@
-"""Functions made of others: behind a transformation of single columns, and weighted sums."""
+"""Functions made of others: behind a transformation of single columns, weighted sums, and mixtures of outputs."""
 
 from __future__ import annotations
 
@@ -66,6 +66,36 @@ class Transformed(KnownFunction):
             for transform in self.transforms:
                 rows = np.asarray(transform(rows), dtype=float)
         return rows
+
+
+@final
+@dataclass(frozen=True)
+class Mixture(KnownFunction):
+    """One output: a constant plus weights times the outputs of another function.
+
+    Attributes
+    ----------
+    inner : KnownFunction
+    weights : ndarray of shape (outputs of inner,)
+    constant : float
+    """
+
+    inner: KnownFunction
+    weights: FloatArray
+    constant: float = 0.0
+
+    def predict(self, rows: FloatArray) -> FloatArray:
+        """Values `(n,)`."""
+        return np.asarray(self.constant + self.inner.predict(rows).reshape(len(rows), -1) @ self.weights)
+
+    def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
+        """Shapley values `(draws, players)`; None where those of the function cannot be computed."""
+        values = self.inner.draw_values(x, draws, players)
+        return None if values is None else np.asarray(values.reshape(*values.shape[:2], -1) @ self.weights)
+
+    def reaches(self, x: FloatArray, draws: FloatArray, players: Players) -> bool:
+        """Whether the function's values can be computed."""
+        return self.inner.reaches(x, draws, players)
 
 
 @final

@@ -16,9 +16,12 @@ from controlshap.functions.network import Network
 from controlshap.functions.polynomial import Quadratic
 from controlshap.functions.tree_readers.read import count_probes, read_trees
 from controlshap.models.derivatives.closed_form import closed_form
+from controlshap.models.margins import MarginOf
 
 #: Steps times background rows beyond which a row would take ten seconds and more: sampling is then the better bargain.
 MOST_STEPS = 2e9
+#: The same for a margin that is a mere control: about a tenth of a second.
+MOST_CONTROL_STEPS = 2e7
 
 #: Transformers of scikit-learn that make each column of the same column alone.
 _BY_COLUMN = (
@@ -37,6 +40,15 @@ def recognise(source: Any, n_background: int = 1) -> KnownFunction | None:
         )
         return None
     return function
+
+
+def recognise_margin(source: Any, n_background: int) -> KnownFunction | None:
+    """The margin of a classifier whose probability is explained, or None; as a control, it must not take long."""
+    model, margin = _what_is_explained(source)
+    if margin or closed_form(model) is not None:
+        return None  # walks in pairs leave nothing of a linear function
+    function = read_form(model, margin=True)
+    return None if function is None or function.steps_a_draw * n_background > MOST_CONTROL_STEPS else function
 
 
 def read_form(model: Any, *, margin: bool) -> KnownFunction | None:
@@ -80,6 +92,8 @@ def agrees(function: KnownFunction, rows: FloatArray, predictions: FloatArray, o
 
 def _what_is_explained(source: Any) -> tuple[Any, bool]:
     """The fitted model, and whether its margin is explained rather than a value or a probability."""
+    if isinstance(source, MarginOf):
+        return source.model, True
     owner = getattr(source, "__self__", None)
     if owner is not None and getattr(source, "__name__", "") == "decision_function":
         return owner, True

@@ -10,17 +10,30 @@ from collections.abc import Callable
 from typing import Any
 
 from controlshap._errors import InvalidArgumentError
+from controlshap.models.margins import MarginOf
 from controlshap.models.model import Model
 from controlshap.models.torch_module import TorchPredict, is_torch_module
 
 
-def as_model(model: Any) -> Model:
-    """Wrap the prediction function of a model.
+def as_model(model: Any, output: str = "auto") -> Model:
+    """Wrap the prediction function of a model; `output` says which, where it has several.
 
     Torch modules and native boosters are looked for first, because some of them are callable themselves; then come
     objects with `predict_proba`, `predict` or, for classifiers without probabilities, `decision_function`; then any
     callable.
     """
+    if output not in ("auto", "margin", "probability"):
+        raise InvalidArgumentError(f"`output` must be 'auto', 'margin' or 'probability'; got {output!r}.")
+    if output == "probability" and not hasattr(model, "predict_proba"):
+        raise InvalidArgumentError(
+            f"`output='probability'` needs a classifier with `predict_proba`; {type(model).__name__} has none. Pass a "
+            "function that returns what you want explained."
+        )
+    if output == "margin":
+        classes = getattr(model, "classes_", ())
+        names = tuple(str(c) for c in classes) if len(classes) > 2 else None
+        margin = MarginOf(model)
+        return Model(margin, margin, output_names=names)
     if isinstance(model, Model):
         return model
     if isinstance(model, type):
