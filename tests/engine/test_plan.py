@@ -85,3 +85,60 @@ def test_time_that_is_stated_has_a_say():
     assert [type(control).__name__ for control in stated.controls] == ["LogisticRidge", "Trees"]
     silent = cs.Explainer(model, BACKGROUND).plan(budget=1_000)
     assert [type(control).__name__ for control in silent.controls] == ["LogisticRidge"]
+
+
+def kinds_of_units(rows=X[:1], f=model, budget=150, background=BACKGROUND, settings=None, **limits):
+    plan = cs.Explainer(f, background, **(settings or {})).plan(rows, budget=budget, **limits)
+    return plan.estimator, plan.reasons["estimator"]
+
+
+def test_single_walks_up_to_one_pass_over_the_background():
+    """8 rows of a walk over 30 background rows are a pass of 240 evaluations, and 264 are 1.1 of them."""
+    below, reason = kinds_of_units(budget=264)
+    assert below == cs.Permutation(paired=False)
+    assert "no more than one pass" in reason
+    assert kinds_of_units(budget=265)[0] == cs.Permutation()
+    assert kinds_of_units(budget=264, tolerance=0.1)[0] == cs.Permutation(), "it may take many passes"
+    for settings in ({"control": "none"}, {"features": "correlated"}):
+        assert kinds_of_units(settings=settings)[0] == cs.Permutation(), "measured with fitted controls only"
+    asked = cs.Explainer(model, BACKGROUND, estimator="permutation").plan(X[:1], budget=150)
+    assert asked.estimator == cs.Permutation(), "what was asked for is done"
+
+
+def test_a_pass_is_shorter_for_a_row_that_agrees_with_the_background():
+    background = BACKGROUND.copy()
+    background[:, 4:] = 0.0
+    rows = np.stack([X[0], np.append(X[1, :4], np.zeros(5))])
+    explainer = cs.Explainer(model, background)
+    assert explainer.plan(rows[:1], budget=150).estimator == cs.Permutation(paired=False)
+    assert explainer.plan(rows[1:], budget=150).estimator == cs.Permutation(), "a pass is 90 evaluations"
+    assert explainer.plan(rows, budget=150).notes == (
+        "1 of 2 rows get another estimator than the first, which this is about",
+    )
+    with_both = explainer(rows, budget=150, rng=0)
+    assert (with_both.n_evaluations <= 150).all()
+
+
+@pytest.mark.parametrize("budget", [150, 900])
+def test_labels_go_to_kernelshap(budget):
+    def labels(rows):
+        return (model(rows) > 0.2).astype(float)
+
+    estimator, reason = kinds_of_units(f=labels, budget=budget)
+    assert estimator == cs.Kernel()
+    assert "whole numbers" in reason
+    explanation = cs.Explainer(labels, BACKGROUND)(X[:1], budget=budget, rng=0)
+    assert explanation.method[0] == "Kernel + LogisticRidge"
+    assert kinds_of_units(f=lambda r: labels(r) + 0.5, budget=budget)[0] != cs.Kernel(), "not by two values alone"
+    assert kinds_of_units(f=labels, budget=50)[0] == cs.Permutation(paired=False), "too little for a regression"
+    assert kinds_of_units(f=labels, budget=budget, background=BACKGROUND[:9])[0] != cs.Kernel()
+
+
+def test_a_label_of_the_row_alone_decides_nothing():
+    """All f(b) are whole numbers and f(x) is not: known only when the row begins."""
+
+    def mixed(rows):
+        return np.where((rows == X[0]).all(axis=1), 0.5, np.rint(model(rows)))
+
+    explanation = cs.Explainer(mixed, BACKGROUND)(X[:1], budget=900, rng=0)
+    assert explanation.method[0].startswith("Permutation")

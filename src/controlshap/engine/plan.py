@@ -30,6 +30,7 @@ from controlshap.models.derivatives import FiniteDifferences
 from controlshap.problem import Problem
 from controlshap.sampling.base_value import base_draws
 from controlshap.statistics.stopping import Stopping
+from controlshap.statistics.unseen_rows import differs_from_x
 from controlshap.variances import Analytic, LeastSquares, Variance
 
 #: Largest share of the budget that the derivatives of an automatic control may take.
@@ -42,6 +43,10 @@ ENUMERATION_FACTOR = 1.0
 MOST_ENUMERATED_EARLY = 10_000
 #: Pairs of coalitions, in multiples of the players, from which on each is worth the whole background.
 WHOLE_FACTOR = 12
+#: Passes of single walks over the background up to which they are taken in place of pairs (docs/design.md).
+SINGLE_PASSES = 1.1
+#: Fewest background rows with which labels are left to KernelSHAP.
+FEWEST_LABELS = 10
 #: Seconds that fitting trees takes, for each fold and for each row.
 TREE_SECONDS = (0.03, 1.5e-5)
 
@@ -62,6 +67,33 @@ class Costs:
 
 
 @dataclass(frozen=True)
+class RowFacts:
+    """What is known of a row before anything is sampled.
+
+    Attributes
+    ----------
+    n_differing : float
+        Players in which x differs from a background row, on average; all of them where x is not known yet.
+    has_labels : bool
+        Whether f(x) and all f(b) are whole numbers.
+    """
+
+    n_differing: float
+    has_labels: bool
+
+    @classmethod
+    def of(cls, problem: Problem, x: FloatArray | None = None, at_x: FloatArray | None = None) -> RowFacts:
+        """Of a row, as far as it is known."""
+        said = problem.base.values[:, :, 0]
+        if at_x is not None and said.size:
+            said = np.concatenate([said, at_x[None]])
+        n_differing = float(problem.players.n_players)
+        if x is not None and not problem.correlated and problem.base.finite:
+            n_differing = float(differs_from_x(x, problem.base.rows, problem.players).sum(axis=1).mean())
+        return cls(n_differing, bool(said.size) and bool((said == np.rint(said)).all()))
+
+
+@dataclass(frozen=True)
 class Plan:
     """What is done for the rows of a call, and what it costs.
 
@@ -74,6 +106,8 @@ class Plan:
         Used for rows that a shared surrogate does not reach; None where there is nothing to choose.
     budget : int
         Evaluations of a row that all of this was chosen for.
+    early : bool
+        Whether the run may end before.
     costs : Costs
     n_base_draws : int
         Evaluations for v(0), where units do not draw it themselves.
@@ -96,6 +130,7 @@ class Plan:
     controls: tuple[Control, ...]
     other_controls: tuple[Control, ...] | None
     budget: int
+    early: bool
     costs: Costs
     n_base_draws: int
     with_replacement: bool
@@ -115,26 +150,40 @@ class Plan:
         """Controls that are fitted to what was sampled."""
         return tuple(control for control in self.controls if control.is_fitted)
 
-    def for_row(self, problem: Problem, x: FloatArray) -> Plan:
-        """The plan of one row: rows with missing values, or that a shared surrogate does not reach, differ."""
-        if problem.controls is not None or not self.controls:
-            return self
-        if not np.isfinite(x).all():
-            return replace(self, controls=(), keeps=_what_is_kept(problem, self.estimator, self.variance, ()))
-        if self.other_controls is None or problem.shared is None:
-            return self
-        if problem.shared.reaches(x, problem.background, problem.players):
-            return self
-        return replace(self, controls=self.other_controls)
+    def for_row(self, problem: Problem, x: FloatArray, at_x: FloatArray | None = None) -> Plan:
+        """The plan of one row; f(x) `(outputs,)`, where it is known, may have a say.
+
+        Rows that differ from the background in few players, have missing values, or are out of a shared surrogate's
+        reach are treated differently.
+        """
+        facts, reasons = RowFacts.of(problem, x, at_x), dict[str, str]()
+        estimator = choose_estimator(problem, self.budget, reasons, early=self.early, facts=facts)
+        plan = self
+        if estimator != self.estimator:
+            plan = replace(_assemble(problem, self.budget, estimator, reasons, early=self.early), notes=self.notes)
+        return _with_controls_of_row(plan, problem, x)
 
     @property
     def n_units(self) -> int:
-        """Units that the budget pays for, at most."""
+        """Units that the budget pays for if x and the background agree nowhere; with rows that are known, more."""
         spent = 1 + self.costs.derivatives + self.n_base_draws
         return max(0, self.budget - spent) // max(1, self.costs.unit)
 
     def __str__(self) -> str:
         return "\n".join(_describe(self))
+
+
+def _with_controls_of_row(plan: Plan, problem: Problem, x: FloatArray) -> Plan:
+    """Without controls that a row cannot have: it has missing values, or a shared surrogate does not reach it."""
+    if problem.controls is not None or not plan.controls:
+        return plan
+    if not np.isfinite(x).all():
+        return replace(plan, controls=(), keeps=_what_is_kept(problem, plan.estimator, plan.variance, ()))
+    if plan.other_controls is None or problem.shared is None:
+        return plan
+    if problem.shared.reaches(x, problem.background, problem.players):
+        return plan
+    return replace(plan, controls=plan.other_controls)
 
 
 def _describe(plan: Plan) -> Iterable[str]:
@@ -172,10 +221,14 @@ def _is_default(strategy: Any, declared: Field[Any]) -> bool:
 
 
 def make_plan(problem: Problem, stopping: Stopping) -> Plan:
-    """Decide everything that does not depend on the row."""
-    budget, early = stopping.design_budget, stopping.early
-    reasons: dict[str, str] = {}
+    """Decide everything, as far as it does not depend on the row."""
+    budget, early, reasons = stopping.design_budget, stopping.early, dict[str, str]()
     estimator = choose_estimator(problem, budget, reasons, early=early)
+    return _assemble(problem, budget, estimator, reasons, early=early)
+
+
+def _assemble(problem: Problem, budget: int, estimator: Estimator, reasons: dict[str, str], *, early: bool) -> Plan:
+    """The plan of an estimator: controls, variance, costs."""
     controls, others = _choose_controls(problem, estimator, budget, reasons)
     variance = _choose_variance(problem, estimator, reasons)
     if problem.controls is None and controls and least_budget(problem, estimator, controls, variance, budget) > budget:
@@ -190,6 +243,7 @@ def make_plan(problem: Problem, stopping: Stopping) -> Plan:
         controls=controls,
         other_controls=others,
         budget=budget,
+        early=early,
         costs=_costs(problem, estimator, controls, variance, budget),
         n_base_draws=base_draws(problem, estimator, budget, early=early),
         with_replacement=bool(replaced),
@@ -216,7 +270,12 @@ def _what_is_kept(
 
 
 def choose_estimator(
-    problem: Problem, budget: int, reasons: dict[str, str] | None = None, *, early: bool = False
+    problem: Problem,
+    budget: int,
+    reasons: dict[str, str] | None = None,
+    *,
+    early: bool = False,
+    facts: RowFacts | None = None,
 ) -> Estimator:
     """The estimator asked for, or for "auto" the one that the rules of `docs/design.md` give."""
     reasons = {} if reasons is None else reasons
@@ -238,7 +297,24 @@ def choose_estimator(
         # What a good surrogate leaves is small, and needs few units of few evaluations each (benchmarks/amortise.py).
         reasons["estimator"] = "a shared surrogate leaves little, and the run may end early"
         return Kernel()
-    reasons["estimator"] = "paired walks over the background in cycles" if base.finite else "paired walks"
+    return _choose_units(problem, budget, reasons, facts or RowFacts.of(problem), early=early)
+
+
+def _choose_units(problem: Problem, budget: int, reasons: dict[str, str], facts: RowFacts, *, early: bool) -> Estimator:
+    """Units of one background row each: pairs of walks, single walks, or pairs of coalitions."""
+    p, n_rows = problem.players.n_players, len(problem.base.rows)
+    free = problem.base.finite and not problem.correlated and problem.controls is None
+    kernel = Kernel()
+    affordable = budget > kernel.fewest_units(p) * kernel.unit_cost(p, finite=True)
+    if free and facts.has_labels and problem.variance is None and n_rows >= FEWEST_LABELS and affordable and p >= 4:
+        reasons["estimator"] = "outputs are whole numbers, which jump: every pair of coalitions tells of every player"
+        return kernel
+    pass_cost = (facts.n_differing - 1.0) * n_rows
+    fewest = Permutation().fewest_units(p) * Permutation().unit_cost(p, finite=True)
+    if free and not early and budget - 1 < max(SINGLE_PASSES * pass_cost, fewest):
+        reasons["estimator"] = "single walks, which meet most background rows where there is no more than one pass"
+        return Permutation(paired=False)
+    reasons["estimator"] = "paired walks over the background in cycles" if problem.base.finite else "paired walks"
     return Permutation()
 
 

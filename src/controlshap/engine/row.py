@@ -52,10 +52,10 @@ def explain_row(
         exact = explain_exactly(problem, plan.form, x, at_x)
         if exact is not None:
             return exact
-    plan = plan.for_row(problem, x)
-    check_plan(problem, plan, x)
+    check_plan(problem, plan.for_row(problem, x), x)
     if at_x is None:
         at_x = _evaluate_row(problem, x, row, recording)
+    plan = plan.for_row(problem, x, at_x)
     run = Run.start(problem, plan, x, at_x, row, entropy, stopping, recording, began)
     while run.status is None:
         run.sample_stage()

@@ -72,11 +72,19 @@ def plan_rows(assembly: Assembly, stopping: Stopping, rows: FloatArray | None) -
     """The plan of a call, with a note on rows that would be treated differently."""
     problem = ready_problem(assembly, stopping)
     plan = make_plan(problem, stopping)
-    if rows is None:
+    if rows is None or len(rows) == 0:
         return plan
-    n_other = sum(plan.for_row(problem, x) is not plan for x in rows)
-    note = f"{n_other} of {len(rows)} rows get other controls (missing values, or out of a shared surrogate's reach)"
-    return replace(plan, notes=(note,) if n_other else ())
+    of_rows = [plan.for_row(problem, x) for x in rows]
+    plan, notes = of_rows[0], []
+    n_other = sum(other.estimator != plan.estimator for other in of_rows)
+    if n_other:
+        notes.append(f"{n_other} of {len(rows)} rows get another estimator than the first, which this is about")
+    n_other = sum(o.estimator == plan.estimator and o.controls != plan.controls for o in of_rows)
+    if n_other:
+        notes.append(
+            f"{n_other} of {len(rows)} rows get other controls (missing values, or out of a shared surrogate's reach)"
+        )
+    return replace(plan, notes=tuple(notes))
 
 
 def ready_problem(assembly: Assembly, stopping: Stopping) -> Problem:
