@@ -134,6 +134,11 @@ class Problem:
         """Whether rows are conditioned rather than mixed."""
         return not self.imputer.mixes_columns
 
+    def for_row(self, x: FloatArray) -> tuple[Problem, FloatArray]:
+        """The problem of one row, and the row as the value function has it."""
+        imputer, own = self.imputer.for_row(x)
+        return self if imputer is self.imputer else replace(self, imputer=imputer), own
+
 
 class Assembly:
     """The arguments of an `Explainer`, checked and bound to each other.

@@ -20,13 +20,17 @@ from controlshap.estimators import Estimator, Kernel, PerFeature, Permutation
 from controlshap.values import GaussianConditional, Marginal, ValueFunction
 from controlshap.variances import Analytic, Bootstrap, Grouped, LeastSquares, Variance
 
-VALUE_FUNCTIONS = {"independent": Marginal, "correlated": GaussianConditional}
-ESTIMATORS = {"permutation": Permutation, "kernel": Kernel, "per_feature": PerFeature}
+VALUE_FUNCTIONS = {
+    "independent": Marginal(),
+    "correlated": GaussianConditional(),
+    "copula": GaussianConditional(margins="empirical"),
+}
+ESTIMATORS = {"permutation": Permutation(), "kernel": Kernel(), "per_feature": PerFeature()}
 CONTROLS = {
-    "taylor": Taylor, "ridge": LogisticRidge, "network": RidgeNetwork, "polynomial": Polynomial, "trees": Trees,
-    "coalitions": CoalitionProcess, "wide_network": WideNetwork,
+    "taylor": Taylor(), "ridge": LogisticRidge(), "network": RidgeNetwork(), "polynomial": Polynomial(),
+    "trees": Trees(), "coalitions": CoalitionProcess(), "wide_network": WideNetwork(),
 }  # fmt: skip
-VARIANCES = {"analytic": Analytic, "bootstrap": Bootstrap, "least_squares": LeastSquares, "grouped": Grouped}
+VARIANCES = {"analytic": Analytic(), "bootstrap": Bootstrap(), "least_squares": LeastSquares(), "grouped": Grouped()}
 
 
 def resolve_value_function(features: Any) -> ValueFunction:
@@ -58,15 +62,15 @@ def resolve_variance(variance: Any) -> Variance | None:
     return None if variance == "auto" else _resolve("variance", variance, VARIANCES, Variance, "auto")
 
 
-def _resolve(argument: str, value: Any, names: Mapping[str, type], base: type, *others: str) -> Any:
+def _resolve(argument: str, value: Any, names: Mapping[str, object], base: type, *others: str) -> Any:
     """The strategy of a name, or the object itself where it is one."""
     if isinstance(value, str):
         if value in names:
-            return names[value]()
+            return names[value]
         known = ", ".join(repr(name) for name in (*others, *names))
         raise InvalidArgumentError(f"`{argument}` must be one of {known}, or an object; got {value!r}.")
     if not isinstance(value, base):
-        classes = ", ".join(f"{cls.__name__}()" for cls in names.values())
+        classes = ", ".join(dict.fromkeys(f"{type(one).__name__}()" for one in names.values()))
         own = f"Your own is a subclass of controlshap.{base.__name__}."
         raise InvalidArgumentError(
             f"`{argument}` must be a name or an object such as {classes}; got {value!r}. "

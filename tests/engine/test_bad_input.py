@@ -54,9 +54,14 @@ MAKING = {
         {"background": ROW, "features": "correlated"},
         r"`background` has one row.*several rows, or GaussianConditional\(mean",
     ),
+    "one row, copula": ({"background": ROW, "features": "copula"}, r"`background` has one row.*needs several rows"),
+    "background with holes, copula": (
+        {"background": HOLED, "features": "copula"},
+        r"`background` holds NaN.*\['x1'\].*Impute.*features='independent'",
+    ),
     "features unknown": (
         {"features": "linear"},
-        r"`features` must be one of 'independent', 'correlated'.*got 'linear'",
+        r"`features` must be one of 'independent', 'correlated', 'copula'.*got 'linear'",
     ),
     "features a class": ({"features": cs.Marginal}, r"`features`.*Marginal\(\).*Instantiate the class"),
     "features an odd object": (
@@ -203,6 +208,19 @@ STRATEGIES = {
     ),
     "draws from nowhere": (lambda: cs.GaussianConditional(draws="data"), r"`draws` must be 'gaussian' or.*got 'data'"),
     "binary unknown": (lambda: cs.GaussianConditional(binary="cut"), r"`binary` must be 'linear' or.*got 'cut'"),
+    "margins unknown": (lambda: cs.GaussianConditional(margins="normal"), r"`margins` must be 'gaussian' or.*'normal'"),
+    "mean of scores": (
+        lambda: cs.GaussianConditional(mean=np.zeros(3), margins="empirical"),
+        r"`mean` plays no part with margins='empirical'.*Leave it out, or use margins='gaussian'",
+    ),
+    "covariance of scores": (
+        lambda: cs.GaussianConditional(covariance=np.eye(3), margins="empirical"),
+        r"`covariance` plays no part with margins='empirical'",
+    ),
+    "cuts of scores": (
+        lambda: cs.GaussianConditional(binary="threshold", margins="empirical"),
+        r"`binary` plays no part with margins='empirical'",
+    ),
     "eigenvalue too large": (
         lambda: cs.GaussianConditional(min_eigenvalue=1.5),
         r"`min_eigenvalue` must lie between 0 and 1; got 1\.5.*1e-4",

@@ -182,6 +182,8 @@ SETTINGS = {
         "memory_limit": 2**22,
         "max_background": np.int64(12),
     },
+    "copula": {"features": "copula"},
+    "copula of rows": {"features": cs.GaussianConditional(margins="empirical", draws="background")},
     "groups": {"groups": {"job": [0], "pair": [1, 3]}, "estimator": "per_feature"},
 }
 

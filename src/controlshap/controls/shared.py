@@ -124,5 +124,6 @@ def hybrid_rows(X: FloatArray, imputer: Imputer, n_rows: int, rng: np.random.Gen
         order = rng.permuted(np.tile(np.arange(p), (count, 1)), axis=1)
         coalitions = order < sizes[:, None]
         draws = imputer.sample(int(count), rng)
-        rows.append(imputer.coalition_rows(X[number], coalitions[:, None], draws[:, None])[:, 0, 0])
+        own, x = imputer.for_row(X[number])
+        rows.append(own.coalition_rows(x, coalitions[:, None], draws[:, None])[:, 0, 0])
     return np.concatenate(rows)

@@ -46,6 +46,7 @@ def explain_row(
     """Shapley values of one row, from scratch or from a recording of an earlier run."""
     began = time.perf_counter()
     recording = Recording() if recording is None else recording
+    problem, x = problem.for_row(x)
     at_x = None
     if plan.form is not None:
         at_x = _evaluate_row(problem, x, row, recording)

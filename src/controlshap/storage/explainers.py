@@ -26,7 +26,9 @@ from controlshap.strategies import CONTROLS, ESTIMATORS, VALUE_FUNCTIONS, VARIAN
 
 #: Classes whose objects can be saved, by their fields.
 _CLASSES = {
-    cls.__name__: cls for table in (VALUE_FUNCTIONS, ESTIMATORS, CONTROLS, VARIANCES) for cls in table.values()
+    type(one).__name__: type(one)
+    for table in (VALUE_FUNCTIONS, ESTIMATORS, CONTROLS, VARIANCES)
+    for one in table.values()
 } | {
     cls.__name__: cls
     for cls in (

@@ -2,18 +2,26 @@
 
 from controlshap.testing.oracles import (
     conditional_map,
+    copula_game,
+    copula_sum_game,
     game_from_values,
     gaussian_quadratic_game,
     marginal_game,
+    normal_score,
     pathwise_game,
     shapley_by_definition,
+    value_of_score,
 )
 
 __all__ = [
     "conditional_map",
+    "copula_game",
+    "copula_sum_game",
     "game_from_values",
     "gaussian_quadratic_game",
     "marginal_game",
+    "normal_score",
     "pathwise_game",
     "shapley_by_definition",
+    "value_of_score",
 ]

@@ -80,6 +80,10 @@ class Imputer(ABC):
         steps = np.diff(np.concatenate([ends[:, :1], rows, ends[:, 1:]], axis=1), axis=1) / self.scale
         np.add.at(total, permutations, steps.swapaxes(2, 3))
 
+    def for_row(self, x: FloatArray) -> tuple[Imputer, FloatArray]:
+        """What makes the rows for one explained row, and that row among them; itself and x, unless rows are latent."""
+        return self, x
+
     def to_inputs(self, rows: FloatArray) -> FloatArray:
         """What the model sees of rows `(n, columns)`; surrogates see the rows themselves."""
         return rows

@@ -4,11 +4,14 @@ Pathwise conditioning (Matheron's rule): with b ~ N(mu, Sigma), `b + Sigma[:,S] 
 a draw from the conditional distribution given x_S: no conditional covariance, no second factor.
 Along a permutation all prefix rows come from one Cholesky factor: with L of the permuted covariance and
 e = L^-1 (x - b), `row_k = b + sum_{i<=k} L[:,i] e_i`.
+
+With empirical margins (a Gaussian copula) all of this happens to the normal scores of the columns, which are what
+surrogates see; the model sees rows of values again.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, final
 
@@ -20,6 +23,7 @@ from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.data.players import Players
 from controlshap.values.base import Imputer, ValueFunction, prefix_masks
 from controlshap.values.conditioning import Moments, condition
+from controlshap.values.margins import Margins
 from controlshap.values.thresholds import Thresholds, find_thresholds
 
 #: Coalitions are solved together when their sizes fall into the same bin of this width.
@@ -44,6 +48,11 @@ class GaussianConditional(ValueFunction):
         "linear" shows the model the conditioned values of binary columns as they are, fractions
         included; "threshold" treats binary columns and one-hot blocks as a latent Gaussian that is
         cut before the model sees it.
+    margins : {"gaussian", "empirical"}
+        "gaussian" takes every column as normal. "empirical" keeps the distribution that each column has in the
+        background, and takes the normal scores of the columns as Gaussian (a Gaussian copula): rows hold no value
+        outside the background's range but x itself, and codes and counts stay what they are.
+        `features="copula"` is this.
     min_eigenvalue : float
         The correlation matrix is mixed with the identity until its smallest eigenvalue is this large.
     """
@@ -53,8 +62,18 @@ class GaussianConditional(ValueFunction):
     draws: Literal["gaussian", "background"] = "gaussian"
     binary: Literal["linear", "threshold"] = "linear"
     min_eigenvalue: float = 1e-4
+    margins: Literal["gaussian", "empirical"] = "gaussian"
 
     def __post_init__(self) -> None:
+        if self.margins not in ("gaussian", "empirical"):
+            raise InvalidArgumentError(f"`margins` must be 'gaussian' or 'empirical'; got {self.margins!r}.")
+        changed = (("mean", self.mean), ("covariance", self.covariance), ("binary", self.binary == "threshold" or None))
+        given = [name for name, value in changed if value is not None]
+        if self.margins == "empirical" and given:
+            raise InvalidArgumentError(
+                f"`{given[0]}` plays no part with margins='empirical', where columns keep the "
+                "distribution that they have in the background. Leave it out, or use margins='gaussian'."
+            )
         if self.mean is not None and self.draws == "background":
             raise InvalidArgumentError(
                 "`mean` plays no part with draws='background', whose rows have a mean of their own. Leave it out, or "
@@ -76,6 +95,8 @@ class GaussianConditional(ValueFunction):
 
     def bind(self, background: FloatArray, players: Players, feature_names: tuple[str, ...]) -> GaussianImputer:
         """Estimate and condition the moments."""
+        if self.margins == "empirical":
+            return self._bind_scores(background, players, feature_names)
         n_columns = background.shape[1]
         mean = background.mean(axis=0) if self.mean is None else _shaped("mean", self.mean, (n_columns,))
         if self.covariance is not None:
@@ -94,8 +115,23 @@ class GaussianConditional(ValueFunction):
         finite = background if self.draws_background else None
         return GaussianImputer(players, moments, thresholds, finite)
 
+    def _bind_scores(self, background: FloatArray, players: Players, feature_names: tuple[str, ...]) -> CopulaImputer:
+        """The Gaussian of the normal scores."""
+        if len(background) < 2:
+            raise InvalidArgumentError(
+                "`background` has one row, which has no distribution; features='copula' needs several rows."
+            )
+        margins = Margins.of(background, players)
+        scores = margins.to_scores(background)
+        gaps = scores - scores.mean(axis=0)
+        lengths = np.sqrt((gaps**2).sum(axis=0))
+        gaps /= np.where(lengths > 0, lengths, 1.0)
+        # the scores of a column with ties vary less than 1, but stand for a normal variable that is cut
+        moments = condition(np.zeros(len(lengths)), gaps.T @ gaps, self.min_eigenvalue, feature_names)
+        finite = scores if self.draws_background else None
+        return CopulaImputer(players, moments, None, finite, margins=margins)
 
-@final
+
 @dataclass(frozen=True)
 class GaussianImputer(Imputer):
     """Rows of the pathwise conditioned Gaussian."""
@@ -284,6 +320,41 @@ class GaussianImputer(Imputer):
         """A few matrices of the size of the covariance."""
         n_columns = len(self.moments.mean)
         return (3 if walk else 1) * n_columns * n_columns
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class CopulaImputer(GaussianImputer):
+    """Rows of normal scores, which the model sees as values.
+
+    Attributes
+    ----------
+    margins : Margins
+    explained : tuple of ndarray or None
+        The explained row as scores and as values: it is shown as it is, between and beyond the background's values.
+    """
+
+    margins: Margins
+    explained: tuple[FloatArray, FloatArray] | None = None
+
+    linear_in_x = False  # in scores, which are not what derivatives of the model are taken in
+    has_device_rows = False
+
+    def for_row(self, x: FloatArray) -> tuple[CopulaImputer, FloatArray]:
+        """The scores of x."""
+        scores = self.margins.to_scores(x[None])[0]
+        return replace(self, explained=(scores, x)), scores
+
+    def to_inputs(self, rows: FloatArray) -> FloatArray:
+        """Values of scores, and of the explained row its own."""
+        inputs = self.margins.to_values(rows)
+        if self.explained is not None:
+            scores, x = self.explained
+            np.copyto(inputs, x, where=rows == scores)
+        return inputs
+
+    def check(self, rows: FloatArray, feature_names: tuple[str, ...]) -> None:
+        """Every row has scores."""
 
 
 def _bordered(
