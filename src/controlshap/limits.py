@@ -33,7 +33,8 @@ class Limits:
     Attributes
     ----------
     budget : int or None
-        Most model evaluations for each row; by default 10,000, or 1,000,000 where there is something to stop for.
+        Most model evaluations for each row; by default 10,000 (up to 40,000 where the values are then exact), or
+        1,000,000 where there is something to stop for.
     tolerance : float or None
         Stop when the largest standard error is below this share of the spread of the values.
     absolute_tolerance : float or None
@@ -77,6 +78,7 @@ class Limits:
             alpha=1.0 - float(self.level),
             time_limit=None if self.time_limit is None else float(self.time_limit),
             staged=staged,
+            is_default=self.budget is None and default == DEFAULT_BUDGET,
         )
 
     def describe(self, stopping: Stopping) -> dict[str, Any]:

@@ -142,3 +142,30 @@ def test_a_label_of_the_row_alone_decides_nothing():
 
     explanation = cs.Explainer(mixed, BACKGROUND)(X[:1], budget=900, rng=0)
     assert explanation.method[0].startswith("Permutation")
+
+
+def test_a_default_budget_is_raised_to_what_is_exact():
+    """510 coalitions of 30 rows: 15,301 evaluations, between 10,000 and four times that."""
+    counted = Counted()
+    explainer = cs.Explainer(counted, BACKGROUND)
+    plan = explainer.plan(X[:1])
+    assert (plan.is_exact, plan.budget) == (True, 1 + 510 * 30)
+    explanation = explainer(X[:1], rng=0)
+    assert explanation.status[0] == "exact"
+    assert counted.n == 30 + 1 + 510 * 30
+    assert not explainer.plan(X[:1], budget=10_000).is_exact, "a budget that was set is kept"
+    assert not explainer.plan(X[:1], tolerance=0.01).is_exact, (
+        "a run that may end early is not sent through all of them"
+    )
+    more = np.concatenate([BACKGROUND] * 3)
+    assert not cs.Explainer(model, more).plan(X[:1]).is_exact, "45,901 are too many"
+    assert not cs.Explainer(model, BACKGROUND, estimator="permutation").plan(X[:1]).is_exact
+
+
+def test_a_budget_just_short_of_exact_says_so():
+    explainer = cs.Explainer(model, BACKGROUND)
+    note = "nearly exact: budget=15301 covers all coalitions, without sampling error"
+    assert explainer.plan(X, budget=8_000).notes == (note,)
+    assert note in str(explainer.plan(budget=8_000))
+    assert explainer.plan(X, budget=7_000).notes == (), "twice as much is not just short"
+    assert explainer.plan(X, budget=15_301).is_exact

@@ -41,6 +41,10 @@ MOST_TAYLOR_COLUMNS = 160
 ENUMERATION_FACTOR = 1.0
 #: Most evaluations of an enumeration where a run may end early.
 MOST_ENUMERATED_EARLY = 10_000
+#: How many times the default budget, which nobody asked for, is spent where the values are then exact.
+EXACT_FACTOR = 4
+#: Up to how many times a budget that was set the plan says what would be exact.
+NEARLY_EXACT_FACTOR = 2
 #: Pairs of coalitions, in multiples of the players, from which on each is worth the whole background.
 WHOLE_FACTOR = 12
 #: Passes of single walks over the background up to which they are taken in place of pairs (docs/design.md).
@@ -220,11 +224,32 @@ def _is_default(strategy: Any, declared: Field[Any]) -> bool:
     return bool(getattr(strategy, declared.name) is default or getattr(strategy, declared.name) == default)
 
 
+def raise_default(problem: Problem, stopping: Stopping) -> Stopping:
+    """A budget that nobody set is raised to what all coalitions take, where that is not much more."""
+    needed = _exact_budget(problem, stopping.budget)
+    if not stopping.is_default or needed is None or not stopping.budget < needed <= EXACT_FACTOR * stopping.budget:
+        return stopping
+    return replace(stopping, budget=needed)
+
+
+def _exact_budget(problem: Problem, budget: int) -> int | None:
+    """Evaluations of a row with which "auto" enumerates a finite background; None where it never does."""
+    p, base = problem.players.n_players, problem.base
+    if problem.estimator is not None or not base.finite or not 1 < p <= MOST_PLAYERS:
+        return None
+    cost = Enumeration().unit_cost(p, finite=True) * len(base.rows)
+    return 1 + cost + control_cost(problem, problem.controls or (), budget)
+
+
 def make_plan(problem: Problem, stopping: Stopping) -> Plan:
     """Decide everything, as far as it does not depend on the row."""
     budget, early, reasons = stopping.design_budget, stopping.early, dict[str, str]()
     estimator = choose_estimator(problem, budget, reasons, early=early)
-    return _assemble(problem, budget, estimator, reasons, early=early)
+    plan = _assemble(problem, budget, estimator, reasons, early=early)
+    needed = _exact_budget(problem, budget)
+    if needed is None or plan.is_exact or early or needed > NEARLY_EXACT_FACTOR * budget:
+        return plan
+    return replace(plan, notes=(f"nearly exact: budget={needed} covers all coalitions, without sampling error",))
 
 
 def _assemble(problem: Problem, budget: int, estimator: Estimator, reasons: dict[str, str], *, early: bool) -> Plan:
@@ -323,12 +348,13 @@ def _can_enumerate(problem: Problem, budget: int, *, early: bool) -> bool:
     p, base = problem.players.n_players, problem.base
     if p > MOST_PLAYERS:
         return False
-    cost = Enumeration().unit_cost(p, finite=base.finite)
     if not base.finite:
+        cost = Enumeration().unit_cost(p, finite=False)
         return cost <= ENUMERATION_FACTOR * Permutation().unit_cost(p, finite=False)
     # what may end early is not sent through all coalitions because a generous limit would cover them
     most = min(budget, MOST_ENUMERATED_EARLY) if early else budget
-    return cost * len(base.rows) <= most - 1 - control_cost(problem, problem.controls or (), budget)
+    needed = _exact_budget(problem, budget)
+    return needed is not None and needed <= most
 
 
 def _pays_whole_background(problem: Problem, budget: int) -> bool:

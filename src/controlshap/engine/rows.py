@@ -14,7 +14,7 @@ from controlshap._progress import ProgressLike, Reporter
 from controlshap._types import AnyArray, FloatArray
 from controlshap._version import __version__
 from controlshap.engine.device import device_explanation, wants_device
-from controlshap.engine.plan import Plan, make_plan, refuse_budget
+from controlshap.engine.plan import Plan, make_plan, raise_default, refuse_budget
 from controlshap.engine.row import explain_row
 from controlshap.limits import Limits
 from controlshap.problem import Assembly, Problem
@@ -44,6 +44,7 @@ def explain_rows(
 ) -> Explanation:
     """Explain rows whose numbers, and so their random streams, start at `first`."""
     rows = assembly.read_rows(X)
+    stopping = raise_default(assembly.draft(), stopping)
     problem = ready_problem(assembly, stopping)
     if device is not None and n_jobs != 1:
         raise InvalidArgumentError(f"`n_jobs={n_jobs}` and `device` exclude each other. Leave one of them out.")
@@ -70,12 +71,13 @@ def describe_call(assembly: Assembly, limits: Limits, stopping: Stopping) -> dic
 
 def plan_rows(assembly: Assembly, stopping: Stopping, rows: FloatArray | None) -> Plan:
     """The plan of a call, with a note on rows that would be treated differently."""
+    stopping = raise_default(assembly.draft(), stopping)
     problem = ready_problem(assembly, stopping)
     plan = make_plan(problem, stopping)
     if rows is None or len(rows) == 0:
         return plan
     of_rows = [plan.for_row(problem, x) for x in rows]
-    plan, notes = of_rows[0], []
+    plan, notes = of_rows[0], list(plan.notes)
     n_other = sum(other.estimator != plan.estimator for other in of_rows)
     if n_other:
         notes.append(f"{n_other} of {len(rows)} rows get another estimator than the first, which this is about")

@@ -129,6 +129,8 @@ class Stopping:
         Part of alpha for all looks of this run; less than 1 for a continuation of what was looked at before.
     staged : bool
         Whether the run goes in stages although nothing can end it, so that one sees how it settles.
+    is_default : bool
+        Whether nobody set the budget, so that a few times as much may be spent where the values are then exact.
     """
 
     budget: int
@@ -141,6 +143,7 @@ class Stopping:
     was_early: bool = False
     alpha_fraction: float = 1.0
     staged: bool = False
+    is_default: bool = False
 
     @property
     def looks(self) -> bool:
