@@ -21,12 +21,20 @@ from typing import Any
 
 import numpy as np
 
+from controlshap._checks import show
 from controlshap._errors import InvalidArgumentError
 
 #: Version of the folders that `write_folder` writes.
 SCHEMA = 2
 #: Key of the digest that a sealed JSON file holds of itself.
 SEAL = "sha256"
+
+
+def as_path(path: Any, argument: str) -> Path:
+    """The path that an argument names."""
+    if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes) or "\0" in os.fspath(path):
+        raise InvalidArgumentError(f"`{argument}` must be a path, a string or a pathlib.Path; got {show(path)}.")
+    return Path(path)
 
 
 @contextmanager

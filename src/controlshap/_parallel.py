@@ -12,9 +12,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from controlshap._checks import is_whole
+from controlshap._checks import is_whole, show
 from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
+
+#: Processes that an operating system commonly allows.
+MOST_JOBS = 2**15
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -22,8 +25,8 @@ Result = TypeVar("Result")
 
 def check_jobs(n_jobs: Any) -> int:
     """Check a number of processes."""
-    if not is_whole(n_jobs) or n_jobs == 0 or n_jobs < -1:
-        raise InvalidArgumentError(f"`n_jobs` must be a positive number, or -1 for all cores; got {n_jobs!r}.")
+    if not is_whole(n_jobs) or n_jobs == 0 or not -1 <= n_jobs <= MOST_JOBS:
+        raise InvalidArgumentError(f"`n_jobs` must be a positive number, or -1 for all cores; got {show(n_jobs)}.")
     return int(n_jobs)
 
 

@@ -82,7 +82,12 @@ class Reporter:
 
 def check_progress(progress: Any) -> ProgressLike:
     """Check the argument `progress`."""
-    if progress is None or isinstance(progress, bool) or progress == "json" or callable(progress):
+    if (
+        progress is None
+        or isinstance(progress, bool)
+        or callable(progress)
+        or (isinstance(progress, str) and progress == "json")
+    ):
         checked: ProgressLike = progress
         return checked
     raise InvalidArgumentError(f"`progress` must be None, True, False, 'json' or a function; got {progress!r}.")

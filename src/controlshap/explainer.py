@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, Unpack
 
 from controlshap._checks import at_least, refuse_missing
 from controlshap._errors import ControlShapWarning, InvalidArgumentError
+from controlshap._files import as_path
 from controlshap._parallel import check_jobs
 from controlshap._progress import ProgressLike, check_progress
 from controlshap._random import Purpose, RngLike, resolve_entropy, stream
@@ -344,7 +345,7 @@ class Explainer:
         """Write background, settings and what was computed once (D matrices) to a folder; never the model."""
         from controlshap.storage.explainers import save_assembly
 
-        return save_assembly(self._assembly, Path(path), describe_own=False)
+        return save_assembly(self._assembly, as_path(path, "path"), describe_own=False)
 
     @classmethod
     def load(cls, path: str | Path, model: Any) -> Explainer:
@@ -352,7 +353,7 @@ class Explainer:
         from controlshap.storage.explainers import load_assembly
 
         explainer = cls.__new__(cls)
-        explainer._assembly = load_assembly(Path(path), model)  # noqa: SLF001 (an instance of this very class)
+        explainer._assembly = load_assembly(as_path(path, "path"), model)  # noqa: SLF001 (an instance of this very class)
         return explainer
 
 

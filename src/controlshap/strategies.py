@@ -41,7 +41,11 @@ def resolve_value_function(features: Any) -> ValueFunction:
 
 def resolve_estimator(estimator: Any) -> Estimator | None:
     """`estimator=`; None for "auto"."""
-    return None if estimator == "auto" else _resolve("estimator", estimator, ESTIMATORS, Estimator, "auto")
+    return (
+        None
+        if isinstance(estimator, str) and estimator == "auto"
+        else _resolve("estimator", estimator, ESTIMATORS, Estimator, "auto")
+    )
 
 
 def resolve_controls(control: Any) -> tuple[Control, ...] | None:
@@ -59,7 +63,11 @@ def resolve_controls(control: Any) -> tuple[Control, ...] | None:
 
 def resolve_variance(variance: Any) -> Variance | None:
     """`variance=`; None for "auto"."""
-    return None if variance == "auto" else _resolve("variance", variance, VARIANCES, Variance, "auto")
+    return (
+        None
+        if isinstance(variance, str) and variance == "auto"
+        else _resolve("variance", variance, VARIANCES, Variance, "auto")
+    )
 
 
 def _resolve(argument: str, value: Any, names: Mapping[str, object], base: type, *others: str) -> Any:
@@ -81,7 +89,7 @@ def _resolve(argument: str, value: Any, names: Mapping[str, object], base: type,
 
 def check_combination(variance: Variance | None, estimator: Estimator | None, coefficient: Any) -> None:
     """Refuse settings that do not go together."""
-    if coefficient not in ("auto", "units", "folds"):
+    if not isinstance(coefficient, str) or coefficient not in ("auto", "units", "folds"):
         raise InvalidArgumentError(f"`coefficient` must be 'auto', 'units' or 'folds'; got {coefficient!r}.")
     if variance is not None and estimator is not None:
         variance.check(least_squares=estimator.is_least_squares, n_draws=estimator.n_draws)

@@ -98,8 +98,8 @@ def read_groups(path: Path | None) -> dict[str, list[str]] | None:
     if path is None:
         return None
     try:
-        groups: dict[str, list[str]] = json.loads(path.read_text())
-    except (ValueError, RecursionError) as error:
+        groups: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError, OSError) as error:
         raise InvalidArgumentError(f"`--groups`: {path.name!r} is not JSON ({error}).") from error
     well_formed = isinstance(groups, dict) and all(
         isinstance(columns, list) and all(isinstance(column, str) for column in columns) for columns in groups.values()

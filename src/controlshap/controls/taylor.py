@@ -11,7 +11,7 @@ from typing import Any, cast, final
 
 import numpy as np
 
-from controlshap._checks import is_whole
+from controlshap._checks import is_whole, show
 from controlshap._errors import InvalidArgumentError, NoClosedFormError
 from controlshap._types import FloatArray
 from controlshap.controls.base import Context, Control, PreparedControl
@@ -59,9 +59,9 @@ class Taylor(Control):
             raise InvalidArgumentError(
                 f"`derivatives` must be an object such as FiniteDifferences(); got {self.derivatives!r}."
             )
-        if not is_whole(self.n_permutations) or self.n_permutations < 8:
+        if not is_whole(self.n_permutations) or not 8 <= self.n_permutations <= 10**9:
             raise InvalidArgumentError(
-                f"`n_permutations` must be a whole number of at least 8; got {self.n_permutations!r}. "
+                f"`n_permutations` must be a whole number of at least 8; got {show(self.n_permutations)}. "
                 "The default is 2000."
             )
         if not is_whole(self.seed) or self.seed < 0:

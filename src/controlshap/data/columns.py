@@ -6,6 +6,7 @@ one), so that a block is always revealed as a whole.
 
 from __future__ import annotations
 
+import datetime
 import zlib
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,6 +23,11 @@ from controlshap._types import FloatArray, IntArray
 ONE_HOT_LEVELS = 32
 #: Doubles represent integers exactly up to this one.
 LARGEST_WHOLE = 2**53
+#: Kinds of quantities that are no numbers of this library, and would be as many categories as there are rows.
+NO_LEVELS = (
+    complex, np.complexfloating, datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64,
+    np.void,
+)  # fmt: skip
 
 
 class Column(Protocol):
@@ -243,17 +249,23 @@ def _key(level: Any, apart: bool) -> Any:
     return (type(level), level) if apart else level
 
 
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
 def as_levels(values: Any, name: str, argument: str, *, apart: bool) -> list[Any]:
     """Return values as hashable levels; missing ones as None unless their types are kept `apart`."""
     levels = [None if not apart and is_missing(value) else value for value in values]
     for value in levels:
-        try:
-            hash(value)
-        except TypeError:
+        if (isinstance(value, NO_LEVELS) and not is_missing(value)) or not _is_hashable(value):
             raise InvalidArgumentError(
                 f"`{argument}`: the column {name!r} holds {type(value).__name__}s, which are neither numbers nor "
                 "categories. Turn it into columns of numbers or names."
-            ) from None
+            )
     return [value.item() if isinstance(value, np.generic) else value for value in levels]
 
 

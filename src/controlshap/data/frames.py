@@ -170,6 +170,13 @@ def is_frame(data: Any) -> bool:
     return has_columns and not isinstance(data, np.ndarray)
 
 
+def native_frame(frame: Any, argument: str) -> Any:
+    """A frame of pandas or polars as it is, others as pandas; names of columns must be unique."""
+    feature = f"`{argument}` is a frame, which"
+    nw = require("narwhals", extra="frames", feature=feature, otherwise="or pass an array")
+    return _wrap_frame(frame, argument, nw).to_native()
+
+
 def read_frame(frame: Any, argument: str) -> FrameColumns:
     """Read a frame column by column."""
     feature = f"`{argument}` is a frame, which"

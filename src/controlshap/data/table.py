@@ -79,14 +79,9 @@ def read_table(data: Any, argument: str, *, one_row: bool = False) -> Table:
             if array.dtype.kind == "f":
                 _refuse_infinite(array[:, None], argument, name)
         return Table(frame.names, None, frame.arrays, frame.maker)
-    array = _as_array(data, argument)
-    if array.dtype.kind in "OUS":
-        return _read_objects(_two_dimensional(array.astype(object), argument, one_row=one_row), argument)
-    if array.dtype.kind not in "fiub":
-        raise InvalidArgumentError(
-            f"`{argument}` must hold numbers or categories; got an array of {array.dtype}. Turn it into numbers (days "
-            "since a date, say; real numbers), or pass a frame."
-        )
+    array = read_array(data, argument)
+    if array.dtype.kind == "O":
+        return _read_objects(_two_dimensional(array, argument, one_row=one_row), argument)
     refuse_beyond_doubles(array, argument)
     rows = _two_dimensional(np.array(array, dtype=float, order="C"), argument, one_row=one_row)
     _refuse_infinite(rows, argument)
@@ -105,25 +100,44 @@ def _read_objects(rows: AnyArray, argument: str) -> Table:
     return Table(None, None, tuple(columns))
 
 
-def _as_array(data: Any, argument: str) -> AnyArray:
-    """Return an array of numbers, or of objects if there are others, so that numbers beside names stay numbers."""
+def read_array(data: Any, argument: str) -> AnyArray:
+    """Data as an array of numbers, or of objects if there are others, so that numbers beside names stay numbers.
+
+    The one entrance for what has no columns of its own: masked entries become NaN, or None among objects; complex
+    numbers, dates, time spans, records and raw bytes are refused, also where numpy would convert them.
+    """
     if hasattr(data, "tocsr"):
         raise InvalidArgumentError(f"`{argument}` is a sparse matrix; pass rows as a dense array (`.toarray()`).")
     try:
-        if isinstance(data, np.ma.MaskedArray):
-            return np.ma.filled(data.astype(float), np.nan)
-        if not isinstance(data, (list, tuple)):
-            return np.asarray(data)
-        try:
-            array = np.array(data)
-        except ValueError:  # rows of several lengths, which are refused later
-            array = np.array(data, dtype=object)
-        return array if array.dtype.kind in "fiubMmcV" else np.array(data, dtype=object)
-    except (TypeError, ValueError, RuntimeError) as error:
+        array = _to_array(data)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise InvalidArgumentError(
             f"`{argument}` ({type(data).__name__}) could not be read as an array ({error}). Pass a numpy array or a "
             "frame."
         ) from error
+    if array.dtype.kind in "US":
+        array = array.astype(object)
+    if array.dtype.kind not in "fiubO":
+        raise InvalidArgumentError(
+            f"`{argument}` must hold numbers or categories; got an array of {array.dtype}. Turn it into numbers (days "
+            "since a date, say; real numbers), or pass a frame."
+        )
+    if not isinstance(data, np.ma.MaskedArray) or not np.ma.is_masked(data):
+        return array
+    refuse_beyond_doubles(array, argument)
+    filled = array.astype(object if array.dtype.kind == "O" else float)
+    filled[np.ma.getmaskarray(data)] = None if array.dtype.kind == "O" else np.nan
+    return filled
+
+
+def _to_array(data: Any) -> AnyArray:
+    if not isinstance(data, (list, tuple)):
+        return np.asarray(data)
+    try:
+        array = np.array(data)
+    except ValueError:  # rows of several lengths, which are refused later
+        array = np.array(data, dtype=object)
+    return array if array.dtype.kind in "fiubMmcV" else np.array(data, dtype=object)
 
 
 def _two_dimensional(rows: Any, argument: str, *, one_row: bool) -> Any:

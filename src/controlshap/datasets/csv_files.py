@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from controlshap._errors import InvalidArgumentError
-from controlshap.datasets.files import FileColumn, TableFile, unreadable
+from controlshap.datasets.files import FileColumn, TableFile, refuse_twice, unreadable
 
 #: Bytes parsed together; where a row is longer, the second number.
 BLOCK, LONGEST_ROW = 2**18, 2**25
@@ -26,6 +26,8 @@ PREFERRED = ("int64", "bool", "double")
 class CsvFile(TableFile):
     """A CSV file (tabs in .tsv); to read an earlier row, it starts again."""
 
+    kind = "CSV"
+
     def __init__(self, path: Path) -> None:
         self.path, self._block = path, BLOCK
         try:
@@ -41,6 +43,19 @@ class CsvFile(TableFile):
 
         types = {name: column.type for name, column in columns.items() if not pa.types.is_null(column.type)}
         return self._read(list(columns), types)
+
+    def find_text(self, name: str) -> tuple[int, str] | None:
+        """Number and contents of the first cell of a column that is no number."""
+        import pyarrow as pa
+
+        row = 0
+        for batch in self._read([name], {name: pa.string()}):
+            texts = batch.column(0)
+            if not _all_parse(texts, "double"):
+                cells = (cell for cell in enumerate(texts.to_pylist(), row) if cell[1] is not None)
+                return next((at, text) for at, text in cells if not _all_parse(pa.array([text]), "double"))
+            row += batch.num_rows
+        return None
 
     def _scan(self) -> tuple[dict[str, FileColumn], int]:
         """Columns with their types, decided over all rows, and the number of rows."""
@@ -72,10 +87,7 @@ class CsvFile(TableFile):
                 raise unreadable(self.path, "CSV", f"it is {kind} file; rename or unpack it")
         with self._translated_errors():
             names: list[str] = self._open([], {}).schema.names
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            reason = f"column names must be unique, but {twice[:8]} stand for several columns; rename them"
-            raise unreadable(self.path, "CSV", reason)
+        refuse_twice(self.path, "CSV", names)
         if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
             reason = "its columns are not separated by commas; save it with commas, or tabs as .tsv"
             raise unreadable(self.path, "CSV", reason)

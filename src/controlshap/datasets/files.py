@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
+from controlshap._files import DamagedFileError
 from controlshap._optional import require
 
 #: Rows of a Parquet file decoded at a time: never a whole row group.
@@ -68,6 +71,9 @@ class TableFile(ABC):
         Rows of each chunk that reading can start with.
     """
 
+    #: What the file is, in messages.
+    kind: ClassVar[str]
+
     def __init__(self, path: Path, columns: dict[str, FileColumn], chunk_rows: Sequence[int]) -> None:
         self.path, self.columns = path, columns
         self._starts = np.concatenate([[0], np.cumsum(chunk_rows)]).astype(np.int64)
@@ -88,6 +94,10 @@ class TableFile(ABC):
         """Read `n` rows from `start` on, as a pyarrow table with these columns and types."""
         import pyarrow as pa
 
+        with translated_errors(self.path, self.kind):
+            return pa.Table.from_batches(self._read_pieces(start, n, columns))
+
+    def _read_pieces(self, start: int, n: int, columns: dict[str, FileColumn]) -> list[Any]:
         chunk = self._chunk(start)
         if self._batches is None or start < self._first or chunk > self._chunk(self._first) + 1:
             self._batches = self.stream(chunk, columns)
@@ -96,12 +106,14 @@ class TableFile(ABC):
         while n:
             if self._batch is None or start >= self._first + self._batch.num_rows:
                 self._first += 0 if self._batch is None else self._batch.num_rows
-                self._batch = next(self._batches)
+                self._batch = next(self._batches, None)
+                if self._batch is None:
+                    raise DamagedFileError("it has fewer rows than it says")
                 continue
             piece = self._batch.slice(start - self._first, n)
             pieces.append(_convert(piece, columns))
             start, n = start + piece.num_rows, n - piece.num_rows
-        return pa.Table.from_batches(pieces)
+        return pieces
 
     def _chunk(self, row: int) -> int:
         return int(np.searchsorted(self._starts, row, side="right")) - 1
@@ -113,14 +125,19 @@ class TableFile(ABC):
 class ArrowFile(TableFile):
     """An Arrow IPC (Feather) file; reading can start with any record batch."""
 
+    kind = "an Arrow IPC or Feather file"
+
     def __init__(self, path: Path) -> None:
         columns: dict[str, FileColumn] = {}
-        file = _open_arrow(path)
         chunk_rows = []
-        for number in range(file.num_record_batches):
-            batch = file.get_batch(number)
-            chunk_rows.append(batch.num_rows)
-            _add_batch(columns, batch)
+        with translated_errors(path, self.kind):
+            file = _open_arrow(path)
+            refuse_twice(path, self.kind, file.schema.names)
+            for number in range(file.num_record_batches):
+                batch = file.get_batch(number)
+                batch.validate(full=True)  # nothing in such a file is checked when it is mapped
+                chunk_rows.append(batch.num_rows)
+                _add_batch(columns, batch)
         super().__init__(path, columns, chunk_rows)
 
     def stream(self, chunk: int, columns: dict[str, FileColumn]) -> Iterator[Any]:  # noqa: ARG002, all are mapped
@@ -132,11 +149,14 @@ class ArrowFile(TableFile):
 class ParquetFile(TableFile):
     """A Parquet file; reading can start with any row group."""
 
+    kind = "Parquet"
+
     def __init__(self, path: Path) -> None:
         import pyarrow as pa
 
-        with _open_parquet(path) as file:
+        with translated_errors(path, self.kind), _open_parquet(path) as file:
             schema, metadata = file.schema_arrow, file.metadata
+            refuse_twice(path, self.kind, schema.names)
             groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
             # columns that pandas wrote for the index of a frame
             index = (schema.pandas_metadata or {}).get("index_columns", [])
@@ -169,6 +189,27 @@ def unreadable(path: Path, kind: str, reason: object, way_out: str = "") -> Inva
     """The error for a file that is not what its name says."""
     text = str(reason).replace("\n", " ").rstrip(". ")
     return InvalidArgumentError(f"`source`: {path.name!r} cannot be read as {kind}: {text}.{way_out}")
+
+
+@contextmanager
+def translated_errors(path: Path, kind: str) -> Iterator[None]:
+    """Say that a file cannot be read, whatever its reader raised: on damaged files that can be anything."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except InvalidArgumentError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError, DamagedFileError) as error:
+        raise unreadable(path, kind, error, " It is damaged, or of another kind.") from error
+
+
+def refuse_twice(path: Path, kind: str, names: Sequence[str]) -> None:
+    """Refuse columns of one name."""
+    twice = sorted(name for name, n in Counter(names).items() if n > 1)
+    if twice:
+        reason = f"column names must be unique, but {twice[:8]} stand for several columns; rename them"
+        raise unreadable(path, kind, reason)
 
 
 def unify_columns(files: Sequence[TableFile]) -> dict[str, FileColumn]:
@@ -225,20 +266,13 @@ def to_pandas(table: Any, columns: dict[str, FileColumn]) -> Any:
 def _open_arrow(path: Path) -> Any:
     import pyarrow as pa
 
-    try:
-        return pa.ipc.open_file(pa.memory_map(str(path)))
-    except (pa.ArrowInvalid, OSError) as error:
-        raise unreadable(path, "an Arrow IPC or Feather file", error, " Check its kind.") from error
+    return pa.ipc.open_file(pa.memory_map(str(path)))
 
 
 def _open_parquet(path: Path) -> Any:
-    import pyarrow as pa
     from pyarrow import parquet
 
-    try:
-        return parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**20)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise unreadable(path, "Parquet", error, " Check its kind.") from error
+    return parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**20, page_checksum_verification=True)
 
 
 def _add_batch(columns: dict[str, FileColumn], batch: Any) -> None:

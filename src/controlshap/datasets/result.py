@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controlshap._errors import InvalidArgumentError
-from controlshap._files import DamagedFileError, read_sealed
+from controlshap._files import DamagedFileError, as_path, read_sealed
 from controlshap.datasets.manifest import part_bounds, read_manifest
 from controlshap.datasets.part_file import PartLayout, part_path, read_parts
 from controlshap.results.explanation import Explanation
@@ -69,7 +69,7 @@ def load_dataset(path: str | Path, *, allow_partial: bool = False) -> Explanatio
     allow_partial : bool
         Whether to read the finished rows when others are missing; otherwise that is an error.
     """
-    folder = Path(path)
+    folder = as_path(path, "path")
     manifest = read_manifest(folder)
     n_parts = len(part_bounds(manifest)) - 1
     done = [part for part in range(n_parts) if part_path(folder, part).is_file()]

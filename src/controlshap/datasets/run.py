@@ -14,7 +14,7 @@ import numpy as np
 
 from controlshap._checks import at_least
 from controlshap._errors import BudgetTooSmallError, ControlShapWarning, InvalidArgumentError, RunStoppedError
-from controlshap._files import hash_file, hash_json, remove_unfinished, replacing, write_sealed
+from controlshap._files import as_path, hash_file, hash_json, remove_unfinished, replacing, write_sealed
 from controlshap._parallel import check_jobs
 from controlshap._progress import ProgressLike, Reporter, check_progress
 from controlshap._random import RngLike, resolve_entropy
@@ -108,7 +108,7 @@ def explain_dataset(
     if model_hash is not None and not isinstance(model_hash, str):
         raise InvalidArgumentError(f"`model_hash` must be a string; got {type(model_hash).__name__}.")
     stopping = limits.stopping(assembly.players.n_players)
-    folder = Path(out).resolve()
+    folder = as_path(out, "out").resolve()
     earlier = manifests.find_manifest(folder)
     opened = _open_rows(assembly, source, part_rows or (None if earlier is None else earlier["part_rows"]), rows)
     entropy = int(earlier["entropy"]) if earlier is not None and rng is None else resolve_entropy(rng)
@@ -156,8 +156,14 @@ def _open_rows(assembly: Assembly, source: Any, part_rows: int | None, rows: tup
         for column in assembly.encoding.columns
         if isinstance(column, Category) and all(level is None or isinstance(level, str) for level in column.levels)
     ]
+    numbers = [c.labels[0] for c in assembly.encoding.columns if not isinstance(c, Category)]
     columns = assembly.column_names if assembly.is_frame else None
-    opened = open_source(source, part_rows, columns=columns, texts=texts)
+    opened = open_source(source, part_rows, columns=columns, texts=texts, numbers=numbers)
+    if len(opened.columns) != len(assembly.column_names):  # of an array, whose columns have no names
+        raise InvalidArgumentError(
+            f"`source` has {len(opened.columns)} columns but the background has {len(assembly.column_names)}; both "
+            "need one value per model input."
+        )
     return opened if rows is None else opened.between(*check_rows(rows, opened.n_rows))
 
 

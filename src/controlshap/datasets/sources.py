@@ -7,17 +7,19 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from controlshap._checks import at_least, is_whole
+from controlshap._checks import at_least, is_whole, show
 from controlshap._errors import InvalidArgumentError
 from controlshap._files import hash_file
 from controlshap._random import Purpose, stream
 from controlshap._types import IntArray
+from controlshap.data.frames import is_frame, native_frame, read_frame
+from controlshap.data.table import read_array
 from controlshap.datasets.csv_files import CsvFile
 from controlshap.datasets.files import (
     ArrowFile,
@@ -109,6 +111,7 @@ class FileSource(RowSource):
         part_rows: int | None,
         columns: Sequence[str] | None,
         texts: Sequence[str],
+        numbers: Sequence[str],
     ) -> FileSource:
         """Go through all files once."""
         pa = import_pyarrow("`source`: reading files")
@@ -126,6 +129,7 @@ class FileSource(RowSource):
         types = {name: types[name] for name in _check_columns(tuple(types), columns)}
         if kind == "csv":  # whose columns have no types of their own: "02" may be a name
             types |= {name: replace(types[name], type=pa.string()) for name in texts if name in types}
+            _refuse_text(files, [name for name in numbers if name in types and pa.types.is_string(types[name].type)])
         file_rows = tuple(file.n_rows for file in files)
         return cls(
             tuple(types), file_rows, cut_parts(file_rows, part_rows), part_rows, kind, files, types,
@@ -182,25 +186,29 @@ class MemorySource(RowSource):
     @classmethod
     def open(cls, data: Any, part_rows: int | None, columns: Sequence[str] | None) -> MemorySource:
         """Check rows and cut them into parts."""
-        is_frame = hasattr(data, "columns") and hasattr(data, "shape")
-        if not is_frame:
-            if not isinstance(data, (np.ndarray, list, tuple)):
-                raise InvalidArgumentError(
-                    f"`source` must be a path, a pandas or polars frame, or an array; got {type(data).__name__}."
-                )
-            data = np.asarray(data)
+        named = is_frame(data)
+        if named:
+            data = native_frame(data, "source")
+        elif isinstance(data, (np.ndarray, list, tuple)):
+            data = read_array(data, "source")
             if data.ndim != 2:
                 raise InvalidArgumentError(
                     f"`source` must be two-dimensional, (rows, columns); got {data.ndim} dimension(s)."
                 )
+        else:
+            raise InvalidArgumentError(
+                f"`source` must be a path, a pandas or polars frame, or an array; got {type(data).__name__}."
+            )
         n_rows, n_columns = data.shape
         if n_rows == 0 or n_columns == 0:
             raise InvalidArgumentError(f"`source` is empty (shape {data.shape}); it needs rows and columns.")
-        names = tuple(str(c) for c in data.columns) if is_frame else tuple(f"x{i}" for i in range(n_columns))
-        if is_frame and columns is not None:
+        names = tuple(str(c) for c in data.columns) if named else tuple(f"x{i}" for i in range(n_columns))
+        if named and columns is not None:
             keys = dict(zip(names, data.columns, strict=True))
             names = _check_columns(names, columns)
             data = data[[keys[name] for name in names]]
+        if named:
+            read_frame(data.head(0), "source")  # refuses types of columns that no model takes
         part_rows = part_rows or DEFAULT_ROWS
         return cls(names, (n_rows,), cut_parts((n_rows,), part_rows), part_rows, data)
 
@@ -235,6 +243,7 @@ def open_source(
     *,
     columns: Sequence[str] | None = None,
     texts: Sequence[str] = (),
+    numbers: Sequence[str] = (),
 ) -> RowSource:
     """Open rows to be read in parts.
 
@@ -249,6 +258,8 @@ def open_source(
         Columns to read, in this order; all by default.
     texts : sequence of str
         Columns of a CSV file that hold text, even where it reads like numbers.
+    numbers : sequence of str
+        Columns of a CSV file in which text is an error.
     """
     if part_rows is not None:
         part_rows = at_least("part_rows", part_rows, 1, "rows of a part")
@@ -261,7 +272,7 @@ def open_source(
             f"`source`: {str(source)!r} has files of several kinds ({', '.join(kinds)}). Give a glob that names one "
             "kind, such as '*.parquet'."
         )
-    return FileSource.open(paths, kinds[0], part_rows, columns, texts)
+    return FileSource.open(paths, kinds[0], part_rows, columns, texts, numbers)
 
 
 def cut_parts(file_rows: Sequence[int], part_rows: int, rows: tuple[int, int] | None = None) -> IntArray:
@@ -293,6 +304,18 @@ def _check_columns(names: Sequence[str], wanted: Sequence[str] | None) -> tuple[
             f"`source` lacks the column(s) {missing[:8]}; it has {list(names[:8])}. Rename or add them."
         )
     return tuple(wanted)
+
+
+def _refuse_text(files: Sequence[TableFile], names: Sequence[str]) -> None:
+    """Name the first cell that is no number, in columns that must hold numbers: a single one makes text of a column."""
+    for file, name in product(files, names):
+        found = file.find_text(name) if isinstance(file, CsvFile) else None
+        if found is not None:
+            raise InvalidArgumentError(
+                f"`source`: the column {name!r} must hold numbers, as in the background; row {found[0]} of "
+                f"{file.path.name!r} (counted from 0, without the header) holds {show(found[1])}. Correct that cell, "
+                "or leave it empty where the number is missing."
+            )
 
 
 def _draw_rows(n_rows: int, n: int, seed: int) -> IntArray:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from controlshap._checks import check_level
 from controlshap._errors import InvalidArgumentError
-from controlshap._files import replacing
+from controlshap._files import as_path, replacing
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
@@ -39,7 +39,7 @@ def write_report(explanation: Explanation, path: str | Path, *, title: str | Non
     from controlshap.report.page import render
 
     level = check_level(level)
-    path = Path(path)
+    path = as_path(path, "path")
     if path.is_dir():
         raise InvalidArgumentError(f"`path` must be a file; {str(path)!r} is a folder. Give it a name: report.html.")
     if title is not None and not isinstance(title, str):

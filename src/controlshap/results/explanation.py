@@ -11,6 +11,7 @@ import numpy as np
 
 from controlshap._checks import check_level, is_whole
 from controlshap._errors import InvalidArgumentError
+from controlshap._files import as_path
 from controlshap._optional import require
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.data.players import is_one_hot
@@ -331,7 +332,7 @@ class Explanation:
         from controlshap.results.tables import write_table
         from controlshap.storage.explanations import save_explanation
 
-        path = Path(path)
+        path = as_path(path, "path")
         is_table = path.suffix.lower() in (".csv", ".parquet", ".arrow", ".feather")
         return write_table(self, path) if is_table else save_explanation(self, path)
 
@@ -343,7 +344,7 @@ class Explanation:
         """
         from controlshap.results.tables import export
 
-        return export(self, Path(folder))
+        return export(self, as_path(folder, "folder"))
 
 
 def check_output(explanation: Explanation, output: Any) -> int | None:

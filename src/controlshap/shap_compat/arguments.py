@@ -14,6 +14,8 @@ from controlshap._checks import is_real
 from controlshap._errors import ControlShapWarning, InvalidArgumentError, ModelOutputError
 from controlshap._optional import require
 from controlshap._types import AnyArray, FloatArray
+from controlshap.data.frames import is_frame, native_frame
+from controlshap.data.table import read_array
 
 Link: TypeAlias = Callable[[FloatArray], FloatArray]
 
@@ -70,7 +72,8 @@ def read_background(data: Any, feature_names: Sequence[str] | None) -> WeightedB
         return replace(read_background(to_dense(data, "data"), feature_names), sparse=True)
     if _is_dense_data(data):
         return _from_dense_data(data, feature_names)
-    if hasattr(data, "columns"):
+    if is_frame(data):
+        data = native_frame(data, "data")
         names = tuple(str(name) for name in data.columns)
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
@@ -85,7 +88,7 @@ def read_background(data: Any, feature_names: Sequence[str] | None) -> WeightedB
         return WeightedBackground(data.to_numpy(), _equal_weights(len(data)), names, None, data)
     if hasattr(data, "to_frame") and hasattr(data, "index"):  # one row of a frame
         return read_background(data.to_frame().T.infer_objects(), feature_names)
-    rows = np.asarray(data)
+    rows = read_array(data, "data")
     if rows.ndim != 2 or len(rows) == 0:
         raise InvalidArgumentError(
             f"`data` must be two-dimensional, (rows, columns), with at least one row; got the shape {rows.shape}. "
@@ -106,7 +109,7 @@ def read_rows(X: Any, background: WeightedBackground) -> tuple[AnyArray, list[An
             odd = sorted(set(given) ^ set(names))
             raise InvalidArgumentError(f"`X` and `data` must have the same columns; these differ: {odd[:8]}.")
         X = X[[X.columns[given.index(name)] for name in names]]
-    rows = X.to_numpy() if hasattr(X, "columns") else np.asarray(X)
+    rows = X.to_numpy() if hasattr(X, "columns") else read_array(X, "X")
     rows = rows[None] if rows.ndim == 1 else rows
     if rows.ndim != 2 or rows.shape[1] != n_columns or len(rows) == 0:
         raise InvalidArgumentError(f"`X` must have the {n_columns} columns of `data`; got the shape {rows.shape}.")
@@ -138,13 +141,14 @@ def to_dense(data: Any, argument: str) -> AnyArray:
 
 
 def _is_dense_data(data: Any) -> bool:
-    return all(hasattr(data, name) for name in ("data", "weights", "groups", "group_names", "transposed"))
+    # "data" last: an array of dates has none
+    return all(hasattr(data, name) for name in ("weights", "groups", "group_names", "transposed", "data"))
 
 
 def _from_dense_data(data: Any, feature_names: Sequence[str] | None) -> WeightedBackground:
     if data.transposed:
         raise InvalidArgumentError("`data` is transposed; it needs one row for each observation.")
-    rows, weights = np.asarray(data.data), np.asarray(data.weights, dtype=float)
+    rows, weights = read_array(data.data, "data"), np.asarray(data.weights, dtype=float)
     names = tuple(str(name) for name in data.group_names)
     groups = [[int(column) for column in group] for group in data.groups]
     if any(len(group) != 1 for group in groups):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap._files import read_folder, write_folder
+from controlshap._files import as_path, read_folder, write_folder
 from controlshap.data.columns import LARGEST_WHOLE, is_missing
 from controlshap.results.explanation import Explanation, History
 
@@ -41,7 +41,7 @@ def load(path: str | Path) -> Explanation:
     path : str or Path
         The folder.
     """
-    folder = Path(path)
+    folder = as_path(path, "path")
     if (folder / "manifest.json").is_file():
         from controlshap.datasets import load_dataset
 

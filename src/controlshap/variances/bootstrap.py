@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from controlshap._checks import is_whole
+from controlshap._checks import is_whole, show
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
 from controlshap.statistics.covariance_root import CovarianceRoot
@@ -37,9 +37,10 @@ class Bootstrap(Variance):
     resamples = True
 
     def __post_init__(self) -> None:
-        if not is_whole(self.n_resamples) or self.n_resamples < 10:
+        if not is_whole(self.n_resamples) or not 10 <= self.n_resamples <= 10**9:
             raise InvalidArgumentError(
-                f"`n_resamples` must be a whole number of at least 10; got {self.n_resamples!r}. The paper uses 200."
+                f"`n_resamples` must be a whole number of at least 10; got {show(self.n_resamples)}. The paper "
+                "uses 200."
             )
 
     def roots(self, terms: Terms, strata: TwoStageDesign, rng: np.random.Generator) -> CovarianceRoot:

@@ -12,7 +12,7 @@ from typing import final
 
 import numpy as np
 
-from controlshap._checks import is_whole
+from controlshap._checks import is_whole, show
 from controlshap._errors import ErraticVarianceWarning, InvalidArgumentError
 from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.terms import Terms
@@ -40,9 +40,9 @@ class Grouped(Variance):
     by_units = False
 
     def __post_init__(self) -> None:
-        if not is_whole(self.n_groups) or self.n_groups < 3:
+        if not is_whole(self.n_groups) or not 3 <= self.n_groups <= 10**9:
             raise InvalidArgumentError(
-                f"`n_groups` must be a whole number of at least 3; got {self.n_groups!r}. The paper uses 20."
+                f"`n_groups` must be a whole number of at least 3; got {show(self.n_groups)}. The paper uses 20."
             )
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap._files import hash_file
+from controlshap._files import as_path, hash_file
 from controlshap._optional import require
 from controlshap.models.adapters import as_model
 from controlshap.models.files.boosters import load_lightgbm, load_xgboost
@@ -99,7 +99,7 @@ def load_model(reference: str | Path, *, allow_pickle: bool = False) -> LoadedMo
     -------
     LoadedModel
     """
-    path = Path(reference)
+    path = as_path(reference, "model")
     if not path.exists():
         if is_reference(str(reference)):
             model, sha256 = load_reference(str(reference))
