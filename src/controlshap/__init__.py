@@ -37,6 +37,7 @@ from controlshap.explainer import Explainer, explain
 from controlshap.functions import KnownFunction
 from controlshap.models.derivatives import FiniteDifferences
 from controlshap.results.explanation import Explanation, History
+from controlshap.results.interactions import Interactions, PairRanking
 from controlshap.results.ranking import Ranking
 from controlshap.results.summary import Summary
 from controlshap.shap_compat.explainer import KernelExplainer
@@ -64,6 +65,7 @@ __all__ = [
     "Grouped",
     "History",
     "Imputer",
+    "Interactions",
     "InvalidArgumentError",
     "Kernel",
     "KernelExplainer",
@@ -76,6 +78,7 @@ __all__ = [
     "NoClosedFormError",
     "NotConvergedWarning",
     "NotExactWarning",
+    "PairRanking",
     "PerFeature",
     "Permutation",
     "Plan",

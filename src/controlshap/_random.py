@@ -35,6 +35,7 @@ class Purpose(IntEnum):
     BACKGROUND = 7
     KNOWN_VALUES = 8
     SURROGATE = 9
+    INTERACTIONS = 10
 
 
 def resolve_entropy(rng: RngLike) -> int:

@@ -183,6 +183,7 @@ class Explainer:
         n_jobs: int = 1,
         keep: bool | None = None,
         history: bool = False,
+        interactions: int | None = None,
         device: str | None = None,
         progress: ProgressLike = None,
         **other: Never,
@@ -214,6 +215,9 @@ class Explainer:
         history : bool
             Whether to go in stages and keep the estimates after each, for `explanation.plot.convergence()`. Fitted
             controls are fitted after each stage, which takes time but no evaluations.
+        interactions : {None, 2}
+            2 for pairwise interactions with errors in `explanation.interactions`, from the same evaluations; for
+            features="independent".
         device : str, optional
             For torch modules: where all rows are explained at once, built, evaluated and reduced there ("cuda", "cpu";
             the module must be on it). By default where a module on a GPU and the settings allow it: a budget alone,
@@ -235,7 +239,7 @@ class Explainer:
             raise InvalidArgumentError(f"`history` must be True or False; got {history!r}.")
         limits = Limits(
             budget=budget, tolerance=tolerance, absolute_tolerance=absolute_tolerance, stop=stop, level=level,
-            time_limit=time_limit,
+            time_limit=time_limit, interactions=interactions,
         )  # fmt: skip
         stopping = limits.stopping(self.players.n_players, staged=bool(history))
         settings = describe_call(self._assembly, limits, stopping)
@@ -253,7 +257,7 @@ class Explainer:
             Rows to explain. Rows that would be treated differently (missing values, out of reach of a shared
             surrogate) are counted in the plan's notes.
         **limits
-            `budget`, `tolerance`, `stop`, `level`, `absolute_tolerance`, `time_limit` as for a call.
+            `budget`, `tolerance`, `stop`, `level`, `absolute_tolerance`, `time_limit`, `interactions` as for a call.
 
         Returns
         -------
@@ -332,7 +336,7 @@ class Explainer:
         progress : bool, "json", callable or None
             See `controlshap.datasets.run.explain_dataset`, which has the details of all of these.
         **limits
-            `budget`, `tolerance`, `stop`, `level`, `absolute_tolerance`, `time_limit` as for a call.
+            `budget`, `tolerance`, `stop`, `level`, `absolute_tolerance`, `time_limit`, `interactions` as for a call.
         """
         from controlshap.datasets.run import explain_dataset
 

@@ -1,4 +1,4 @@
-"""How far a row goes: the limits and goals of a call, declared once."""
+"""What a call asks for and how far a row goes, declared once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypedDict
 
 from controlshap._checks import at_least, check_level, positive
+from controlshap._errors import InvalidArgumentError
 from controlshap.statistics.stopping import Stopping, parse_rules
 
 #: Model evaluations a row, where nothing is said.
@@ -24,11 +25,12 @@ class LimitOptions(TypedDict, total=False):
     stop: str | Sequence[str] | None
     level: float
     time_limit: float | None
+    interactions: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """When a row stops; the arguments of a call with the same names.
+    """When a row stops, and what it brings beside values; the arguments of a call with the same names.
 
     Attributes
     ----------
@@ -45,6 +47,8 @@ class Limits:
         Probability that all that `stop` certifies for a row (and output) is right.
     time_limit : float or None
         Most seconds for each row, roughly.
+    interactions : {None, 2}
+        2 for pairwise interactions beside the values, from the same evaluations.
     """
 
     budget: int | None = None
@@ -53,6 +57,7 @@ class Limits:
     stop: str | Sequence[str] | None = None
     level: float = 0.95
     time_limit: float | None = None
+    interactions: int | None = None
 
     def __post_init__(self) -> None:
         if self.budget is not None:
@@ -64,10 +69,16 @@ class Limits:
         )  # fmt: skip
         positive("time_limit", self.time_limit, "seconds for each row", "Leave it out for none.")
         check_level(self.level)
+        if self.interactions is not None and (isinstance(self.interactions, bool) or self.interactions != 2):
+            raise InvalidArgumentError(
+                f"`interactions` must be 2 or None: pairs of players are what there is; got {self.interactions!r}."
+            )
 
     def stopping(self, n_players: int, *, staged: bool = False) -> Stopping:
         """The limits as the loop over a row takes them; refuses rules that do not fit the players."""
         rules = parse_rules(self.stop, n_players)
+        if self.interactions is not None and n_players < 2:
+            raise InvalidArgumentError("`interactions=2` is about pairs of players, and there is one player only.")
         goals = (self.tolerance, self.absolute_tolerance, self.time_limit)
         default = EARLY_BUDGET if rules or any(goal is not None for goal in goals) else DEFAULT_BUDGET
         return Stopping(
@@ -79,6 +90,7 @@ class Limits:
             time_limit=None if self.time_limit is None else float(self.time_limit),
             staged=staged,
             is_default=self.budget is None and default == DEFAULT_BUDGET,
+            interactions=self.interactions is not None,
         )
 
     def describe(self, stopping: Stopping) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def make_explainer(model, **settings):
 
 def explain(model, rows=X, *, rng=1, **call):
     explainer = make_explainer(model, groups={"pair": [1, 3]}, control="ridge")
-    return explainer(rows, budget=400, rng=rng, history=True, **call)
+    return explainer(rows, budget=400, rng=rng, history=True, interactions=2, **call)
 
 
 SINGLE, SEVERAL = explain(one_output), replace(explain(two_outputs), output_names=("risk", "cost"))
@@ -58,7 +58,7 @@ def assert_same(one, other, *, but=()):
 @BOTH
 def test_the_declared_axes_are_those_of_the_arrays(explanation):
     rows, players = explanation.values.shape[:2]
-    sizes = {"rows": rows, "players": players, "columns": 4, "outputs": 2}
+    sizes = {"rows": rows, "players": players, "pairs": players * (players - 1) // 2, "columns": 4, "outputs": 2}
     several = explanation.values.ndim == 3
     for field in fields(explanation):
         value, axes = getattr(explanation, field.name), field.metadata["axes"]

@@ -42,6 +42,8 @@ LISTS = tuple(
     for name in field_names(Explanation, axis="players")
     if name in field_names(Explanation, axis="rows") and name not in ("values", "standard_errors")
 )
+#: The same over pairs of players; empty unless interactions were asked for.
+PAIRS = field_names(Explanation, axis="pairs")
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ class PartLayout:
         columns |= {"look_share": types["double"], "complete": types["bool"]}
         # "element" is the name that Parquet gives to what lists hold
         columns |= {"stages": pa.list_(pa.field("element", pa.int64()))}
-        columns |= dict.fromkeys(LISTS, pa.list_(pa.field("element", pa.float64())))
+        columns |= dict.fromkeys((*LISTS, *PAIRS), pa.list_(pa.field("element", pa.float64())))
         return pa.schema(list(columns.items()), {HASH: run.encode()})
 
 
@@ -220,6 +222,10 @@ def read_parts(paths: Sequence[Path], layout: PartLayout, run: str, rows: Sequen
             attributes[name] = _unpack(flat.reshape(n * outputs, -1), p).reshape(n, *per_output, p, p)
         else:
             attributes[name] = flat.reshape(n, p, *per_output)
+    for name in PAIRS:
+        known = name in columns and not columns[name].null_count  # parts of earlier versions have none
+        shape = (n, p * (p - 1) // 2, *per_output)
+        attributes[name] = columns[name].combine_chunks().flatten().to_numpy().reshape(shape) if known else None
     data = np.empty((n, len(layout.columns)), dtype=float if set(layout.kinds) <= {"double"} else object)
     for number, (name, kind) in enumerate(zip(layout.columns, layout.kinds, strict=True)):
         column = columns[f"data:{name}"]
@@ -284,6 +290,7 @@ def _to_table(explanation: Explanation, first: int, layout: PartLayout, schema: 
     for name in LISTS:
         array = getattr(explanation, name)
         columns[name] = _lists(_pack(array) if name == "covariance" else array, n)
+    columns |= {name: _lists(getattr(explanation, name), n) for name in PAIRS}
     return pa.table([pa.array(columns[field.name], type=field.type) for field in schema], schema=schema)
 
 

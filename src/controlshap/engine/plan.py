@@ -482,6 +482,23 @@ def _check_fitted_controls(problem: Problem, plan: Plan, x: FloatArray) -> None:
         )
 
 
+def refuse_interactions(problem: Problem, stopping: Stopping) -> None:
+    """Refuse interactions where units do not have them, before any model call."""
+    if not stopping.interactions:
+        return
+    if problem.correlated or not problem.base.finite:
+        raise InvalidArgumentError(
+            "`interactions=2` needs features='independent': with other value functions there are no interactions yet. "
+            "Leave `interactions` out."
+        )
+    estimator = choose_estimator(problem, stopping.design_budget, early=stopping.early)
+    if not estimator.gives_interactions:
+        raise InvalidArgumentError(
+            f"`interactions=2` needs walks, KernelSHAP or all coalitions; got estimator={estimator!r}. Use "
+            "estimator='auto', 'permutation' or 'kernel'."
+        )
+
+
 def refuse_budget(problem: Problem, stopping: Stopping) -> None:
     """Refuse a budget that no row could be explained with, before any model call."""
     budget = stopping.design_budget

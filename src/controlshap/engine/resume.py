@@ -51,6 +51,12 @@ def continue_from(
             "was made with keep=False, or they took more than 64 MB. Explain with keep=True."
         )
     told = explanation.settings
+    has_interactions = told.get("interactions") is not None
+    if stopping.interactions and not has_interactions:
+        raise InvalidArgumentError(
+            "`interactions=2`: the explanation was made without. Rows that are exact are not gone through again, so "
+            "explain with interactions=2 from the first; refinements then keep them."
+        )
     early = any(told[name] is not None for name in ("tolerance", "absolute_tolerance", "time_limit"))
     early = early or bool(told["stop"])
     found = []
@@ -63,6 +69,7 @@ def continue_from(
             planned=int(told["budget"]),
             alpha_fraction=0.5 ** (told["refinements"] + 1),
             was_early=early,
+            interactions=has_interactions,
         )
         found.append((row, limits, Recording(outputs, stages, records=True)))
     return found

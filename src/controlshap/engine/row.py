@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -14,10 +14,12 @@ from controlshap._random import Purpose, stream
 from controlshap._types import BoolArray, FloatArray
 from controlshap.controls.base import Context
 from controlshap.crossfitting.fit import ControlledTerms, fit_controls
+from controlshap.crossfitting.known_simulated import Functions
 from controlshap.engine.exact import explain_exactly
 from controlshap.engine.plan import Plan, check_plan
+from controlshap.interactions import estimate_interactions, known_interactions
 from controlshap.problem import BaseSample, Problem
-from controlshap.results.collect import RowResult
+from controlshap.results.collect import PairResult, RowResult
 from controlshap.sampling.base_value import base_sample
 from controlshap.sampling.evaluation_log import EvaluationLog, EvaluationSample
 from controlshap.sampling.game import Game
@@ -51,8 +53,11 @@ def explain_row(
     if plan.form is not None:
         at_x = _evaluate_row(problem, x, row, recording)
         exact = explain_exactly(problem, plan.form, x, at_x)
-        if exact is not None:
+        if exact is not None and not stopping.interactions:
             return exact
+        pairs = None if exact is None else known_interactions(problem, plan.form, x)
+        if exact is not None and pairs is not None:
+            return replace(exact, pairs=pairs)
     check_plan(problem, plan.for_row(problem, x), x)
     if at_x is None:
         at_x = _evaluate_row(problem, x, row, recording)
@@ -109,6 +114,7 @@ class Run:
     n_looked: int = 0
     history: list[tuple[int, FloatArray, FloatArray]] = field(default_factory=list)
     analysis: Analysis = field(init=False)
+    functions: tuple[Functions, ...] = field(init=False)
     snapshot: Snapshot = field(init=False)
 
     @classmethod
@@ -129,6 +135,7 @@ class Run:
         game, prepared = _start_game(problem, plan, x, at_x, row, recording)
         if plan.fitted_controls and not estimator.exact_per_draw:
             game.log.units = EvaluationSample()
+        game.log.means = [] if stopping.interactions else None
         rng = stream(entropy, Purpose.BASE, row)
         base = base_sample(problem, game, estimator, plan.n_base_draws, plan.budget, rng)
         sampler = Sampler(
@@ -186,7 +193,7 @@ class Run:
             unseen = UnseenRows(self.differs, sampler.draw_index(), self.game.at_x - self.base.values)
             changes = partial(fitted.changes_to, self.x, self.base.rows) if fitted.functions else None
             analysis = add_unseen_rows(analysis, unseen, changes, efficient=estimator.efficient)
-        self.analysis = analysis
+        self.analysis, self.functions = analysis, fitted.functions
         estimate = analysis.controlled
         self.snapshot = Snapshot(
             estimate.values[:-1], estimate.covariances[:, :-1, :-1], estimate.dof[:-1],
@@ -231,6 +238,14 @@ class Run:
             evaluations=None if status == "exact" else self.recording.all_outputs(),
             stages=tuple(self.stages),
             history=tuple(self.history),
+            pairs=self._interactions() if self.stopping.interactions else None,
+        )
+
+    def _interactions(self) -> PairResult:
+        """Interactions from the same units, controlled by the functions that values have."""
+        folds, analysis = (stream(self.entropy, purpose, self.row) for purpose in (Purpose.FOLDS, Purpose.INTERACTIONS))
+        return estimate_interactions(
+            self.problem, self.sampler, self.plan.fitted_controls, self.functions, self.differs, (folds, analysis)
         )
 
     def _background_variances(self) -> FloatArray | None:

@@ -14,7 +14,7 @@ from controlshap._progress import ProgressLike, Reporter
 from controlshap._types import AnyArray, FloatArray
 from controlshap._version import __version__
 from controlshap.engine.device import device_explanation, wants_device
-from controlshap.engine.plan import Plan, make_plan, raise_default, refuse_budget
+from controlshap.engine.plan import Plan, make_plan, raise_default, refuse_budget, refuse_interactions
 from controlshap.engine.row import explain_row
 from controlshap.limits import Limits
 from controlshap.problem import Assembly, Problem
@@ -92,6 +92,7 @@ def plan_rows(assembly: Assembly, stopping: Stopping, rows: FloatArray | None) -
 def ready_problem(assembly: Assembly, stopping: Stopping) -> Problem:
     """The problem with f(background), after refusing a budget that no row could be explained with."""
     draft = assembly.draft()
+    refuse_interactions(draft, stopping)
     if draft.form is None:
         refuse_budget(draft, stopping)
     return assembly.problem()

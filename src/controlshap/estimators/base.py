@@ -81,6 +81,8 @@ class Estimator(ABC):
     is_least_squares: bool = False
     #: Whether a unit determines the values of its draw exactly (all coalitions are evaluated).
     exact_per_draw: bool = False
+    #: Whether interactions come from the same units; needs `coalition_weights`.
+    gives_interactions: bool = False
     #: Whether functions fitted to the evaluations can control the units; needs `unit_rows`.
     takes_fitted_controls: bool = False
 
@@ -143,6 +145,17 @@ class Estimator(ABC):
         raise InvalidArgumentError(
             f"`estimator`: {type(self).__name__} does not say which rows its units evaluate, so that nothing can be "
             "fitted to them. Implement `unit_rows`, or use control='none'."
+        )
+
+    def coalition_weights(self, design: Any) -> tuple[BoolArray, FloatArray]:  # noqa: ARG002
+        """Coalitions `(u, k, players)` of units, in the order in which `terms` evaluates them, and weights `(u, k)`.
+
+        The expectation of a unit's weighted sum of any h(S) is the mean of h over the coalitions of a size, added over
+        the sizes 1 to players - 1.
+        """
+        raise InvalidArgumentError(
+            f"`estimator`: {type(self).__name__} does not say which coalitions its units evaluate, so that it has no "
+            "interactions. Implement `coalition_weights`, or leave `interactions` out."
         )
 
     def regressors(self, design: Any) -> FloatArray:  # noqa: ARG002

@@ -72,6 +72,7 @@ class Enumeration(Estimator):
     """
 
     exact_per_draw = True
+    gives_interactions = True
 
     def evaluates_base(self, *, finite: bool) -> bool:
         """Whether v_b(0), the value of the empty coalition, is not known beforehand."""
@@ -101,6 +102,12 @@ class Enumeration(Estimator):
         values = shapley_values(table).swapaxes(0, 1)
         base = np.broadcast_to(draws.base, at_draws.shape) if draws.values is not None else at_draws
         return MeanTerms(np.concatenate([values, base[:, None]], axis=1))
+
+    def coalition_weights(self, design: BoolArray) -> tuple[BoolArray, FloatArray]:
+        """One over the number of coalitions of the size."""
+        p = design.shape[2]
+        of_sizes = np.array([1.0 / comb(p, size) for size in range(p + 1)])
+        return design, of_sizes[design.sum(axis=2)]
 
 
 def n_chains(n_players: int) -> int:

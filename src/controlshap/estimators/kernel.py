@@ -42,6 +42,7 @@ class Kernel(Estimator):
 
     is_least_squares = True
     takes_fitted_controls = True
+    gives_interactions = True
 
     def __post_init__(self) -> None:
         check_draws(self.n_draws)
@@ -85,6 +86,12 @@ class Kernel(Estimator):
     def unit_rows(self, imputer: RowMaker, x: FloatArray, design: BoolArray, draws: FloatArray) -> FloatArray:
         """Rows of each coalition and, paired, of its complement."""
         return imputer.coalition_rows(x, self._coalitions(design), draws)
+
+    def coalition_weights(self, design: BoolArray) -> tuple[BoolArray, FloatArray]:
+        """One over the probability of the size, which a complement shares."""
+        coalitions = self._coalitions(design)
+        of_sizes = 1.0 / size_probabilities(design.shape[1])
+        return coalitions, of_sizes[coalitions.sum(axis=2) - 1] / coalitions.shape[1]
 
     def _coalitions(self, design: BoolArray) -> BoolArray:
         """What a unit evaluates, `(u, 1 or 2, players)`."""

@@ -11,7 +11,7 @@ from typing import final
 
 import numpy as np
 
-from controlshap._types import FloatArray, IntArray
+from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.estimators.base import Estimator, Evaluator, RowMaker, UnitDraws, base_values, check_draws
 from controlshap.statistics.terms import MeanTerms
 
@@ -36,6 +36,7 @@ class Permutation(Estimator):
     closes_sum: bool = True
 
     takes_fitted_controls = True
+    gives_interactions = True
 
     def __post_init__(self) -> None:
         check_draws(self.n_draws)
@@ -74,6 +75,14 @@ class Permutation(Estimator):
         """Rows of the walk and, paired, of its reverse."""
         orders = (design, design[:, ::-1]) if self.paired else (design,)
         return np.concatenate([imputer.walk_rows(x, order, draws) for order in orders], axis=1)
+
+    def coalition_weights(self, design: IntArray) -> tuple[BoolArray, FloatArray]:
+        """Each prefix is uniform among the coalitions of its size."""
+        p, places = design.shape[1], np.argsort(design, axis=1)
+        sizes = np.arange(1, p)[None, :, None]
+        walks = (places, p - 1 - places) if self.paired else (places,)
+        coalitions = np.concatenate([place[:, None] < sizes for place in walks], axis=1)
+        return coalitions, np.full(coalitions.shape[:2], 1.0 / len(walks))
 
 
 def sample_permutations(n_players: int, n_units: int, rng: np.random.Generator) -> IntArray:

@@ -45,6 +45,13 @@ class KnownFunction(ABC):
         """What `mean_values` costs for each draw, in steps of some nanoseconds; 0 where it is next to nothing."""
         return 0
 
+    def mean_interactions(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:  # noqa: ARG002
+        """Pairwise Shapley interactions `(players, players, ...)` of the mean game, 0 on the diagonal.
+
+        None where they are not known.
+        """
+        return None
+
     def reaches(self, x: FloatArray, draws: FloatArray, players: Players) -> bool:  # noqa: ARG002
         """Whether `draw_values` can be computed."""
         return True
@@ -88,6 +95,11 @@ class Sum(KnownFunction):
     def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
         """Sum of both functions' values; None where one of them cannot be computed."""
         first, second = (part.draw_values(x, draws, players) for part in (self.first, self.second))
+        return None if first is None or second is None else first + second
+
+    def mean_interactions(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
+        """Sum of both functions' interactions; None where one of them is not known."""
+        first, second = (part.mean_interactions(x, draws, players) for part in (self.first, self.second))
         return None if first is None or second is None else first + second
 
     def reaches(self, x: FloatArray, draws: FloatArray, players: Players) -> bool:

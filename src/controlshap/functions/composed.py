@@ -56,6 +56,10 @@ class Transformed(KnownFunction):
         """The same for the mean of the games."""
         return self.inner.mean_values(self._transform(x[None])[0], self._transform(draws), players)
 
+    def mean_interactions(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
+        """Interactions in the games of transformed rows."""
+        return self.inner.mean_interactions(self._transform(x[None])[0], self._transform(draws), players)
+
     def reaches(self, x: FloatArray, draws: FloatArray, players: Players) -> bool:
         """Whether the function's values can be computed."""
         return self.inner.reaches(self._transform(x[None])[0], self._transform(draws), players)
@@ -92,6 +96,11 @@ class Mixture(KnownFunction):
         """Shapley values `(draws, players)`; None where those of the function cannot be computed."""
         values = self.inner.draw_values(x, draws, players)
         return None if values is None else np.asarray(values.reshape(*values.shape[:2], -1) @ self.weights)
+
+    def mean_interactions(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
+        """Interactions `(players, players)`; None where those of the function are not known."""
+        index = self.inner.mean_interactions(x, draws, players)
+        return None if index is None else np.asarray(index.reshape(*index.shape[:2], -1) @ self.weights)
 
     def reaches(self, x: FloatArray, draws: FloatArray, players: Players) -> bool:
         """Whether the function's values can be computed."""
@@ -141,6 +150,10 @@ class Combination(KnownFunction):
     def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
         """The same for the mean of the games."""
         return self._add([part.mean_values(x, draws, players) for part in self.parts])
+
+    def mean_interactions(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
+        """Weighted sum of the parts' interactions; None where one of them is not known."""
+        return self._add([part.mean_interactions(x, draws, players) for part in self.parts])
 
     def reaches(self, x: FloatArray, draws: FloatArray, players: Players) -> bool:
         """Whether the values of all parts can be computed."""

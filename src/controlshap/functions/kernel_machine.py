@@ -73,6 +73,26 @@ class KernelMachine(KnownFunction):
             values[start : start + step] = np.moveaxis(self.coef.T @ of_products, -1, 0)
         return values[..., 0] if self.coef.shape[1] == 1 else values
 
+    def mean_interactions(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
+        """Pairwise interactions `(players, players, ...)` of the mean game: all factors but two, integrated."""
+        at_x = self._factors(x[None], players)
+        index = np.zeros((self.coef.shape[1], players.n_players, players.n_players))
+        step = max(1, BATCH // max(1, at_x.size))
+        for start in range(0, len(draws), step):
+            at_draws = self._factors(draws[start : start + step], players)
+            gaps = at_x - at_draws
+            for node, weight in zip(*unit_nodes(max(1, players.n_players - 1)), strict=True):
+                factors = node * gaps + at_draws
+                # at most 1/t or 1/(1 - t); a factor of 0 has no gap either, and makes the product 0
+                ratios = np.divide(gaps, factors, out=np.zeros_like(gaps), where=factors > 0).reshape(len(gaps), -1)
+                products = weight * factors.prod(axis=0)
+                for output, coef in enumerate(self.coef.T):
+                    index[output] += (ratios * (coef[:, None] * products).reshape(-1)) @ ratios.T
+        players_alone = np.arange(players.n_players)
+        index[:, players_alone, players_alone] = 0.0
+        index /= len(draws)
+        return index[0] if len(index) == 1 else np.moveaxis(index, 0, -1)
+
     def _distances(self, rows: FloatArray) -> FloatArray:
         """Terms' weighted distances `(columns, terms, n)`."""
         gaps = np.abs(rows.T[:, None] - self.centres.T[:, :, None])

@@ -14,6 +14,10 @@ players' parts of the score, and s the score half way between x and b, that term
 
     phi_j = 2 cos(w s) sin(w d_j) integral_0^1 prod_{k != j} (cos(w d_k) + i (2t - 1) sin(w d_k)) dt.
 
+The interaction of two players has both differences, and all factors but these two:
+
+    I_ij = -4 sin(w s) sin(w d_i) sin(w d_j) integral_0^1 prod_{k != i, j} (cos(w d_k) + i (2t - 1) sin(w d_k)) dt.
+
 The midpoint rule with step 2 pi / P, P = W + ln(1/eps) + 0.7, up to w = (ln(1/eps) + 0.2)/pi has a pointwise error
 below eps for |z| <= W. The rule is periodic: W must bound z on every mix of x and a draw, not at the end points only.
 """
@@ -80,6 +84,32 @@ def logistic_values(
         wave = 2.0 * weights[:, None] * np.cos(frequencies[:, None] * centre)  # (terms, draws)
         values[start : start + step] = np.einsum("jmu,jmu,mu->uj", turns.imag, _integrals(turns), wave)
     return values
+
+
+def logistic_interactions(
+    intercept: float, at_x: FloatArray, at_draws: FloatArray, precision: float = PRECISION
+) -> FloatArray:
+    """Pairwise interactions `(players, players)` of the probability, mean over draws; arguments as `logistic_values`.
+
+    Without the node t = 1/2 no factor is 0, so that the product of all but two is that of all, divided: the pairs are
+    then one product of matrices.
+    """
+    frequencies, weights = logistic_nodes(score_bound(intercept, at_x, at_draws), precision)
+    p, index = len(at_x), np.zeros((len(at_x), len(at_x)))
+    nodes, node_weights = np.polynomial.legendre.leggauss(2 * max(1, -(-(p - 1) // 4)))
+    step = max(1, BATCH // (len(frequencies) * p))
+    for start in range(0, len(at_draws), step):
+        part = at_draws[start : start + step].T
+        turns = _powers(frequencies, 0.5 * (at_x[:, None] - part)).reshape(p, -1)  # (p, terms * draws)
+        centre = intercept + 0.5 * (at_x.sum() + part.sum(axis=0))
+        wave = (-4.0 * weights[:, None] * np.sin(frequencies[:, None] * centre)).reshape(-1)
+        for node, weight in zip(nodes, node_weights, strict=True):
+            if node > 0:  # those of -node are conjugate
+                factors = turns.real + 1j * node * turns.imag
+                ratios = turns.imag / factors
+                index += ((ratios * (weight * wave * factors.prod(axis=0))) @ ratios.T).real
+    np.fill_diagonal(index, 0.0)
+    return index / len(at_draws)
 
 
 def _powers(frequencies: FloatArray, angles: FloatArray) -> AnyArray:

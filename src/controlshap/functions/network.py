@@ -21,7 +21,7 @@ from scipy.special import expit, ndtr
 from controlshap._types import FloatArray
 from controlshap.data.players import Players
 from controlshap.functions.base import KnownFunction
-from controlshap.functions.logistic import WIDEST, logistic_values, score_bound
+from controlshap.functions.logistic import WIDEST, logistic_interactions, logistic_values, score_bound
 
 #: Precision of a unit's values, relative to its scale.
 PRECISION = 1e-8
@@ -84,6 +84,15 @@ class Network(KnownFunction):
                 return None
             values = values + scale * logistic_values(intercept, at_x, at_draws, self.precision)
         return np.asarray(values)
+
+    def mean_interactions(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
+        """Sum over units; None where a unit's score is out of the quadrature's reach."""
+        index = np.zeros((players.n_players, players.n_players))
+        for (intercept, at_x, at_draws), scale in zip(self._parts(x, draws, players), self.scales, strict=True):
+            if not score_bound(intercept, at_x, at_draws) <= WIDEST:
+                return None
+            index += scale * logistic_interactions(intercept, at_x, at_draws, self.precision)
+        return index
 
     def reaches(self, x: FloatArray, draws: FloatArray, players: Players) -> bool:
         """Whether all units' scores are within the quadrature's reach."""

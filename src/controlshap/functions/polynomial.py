@@ -55,3 +55,14 @@ class Quadratic(KnownFunction):
         if self.quadratic is None:
             return players.sum_columns((self.linear * (x - draws.mean(axis=0))).T)
         return np.asarray(self.draw_values(x, draws, players).mean(axis=0))
+
+    def mean_interactions(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
+        """`2 Q_ac d_a d_c`, added within players and averaged over draws; none of a linear function."""
+        p = players.n_players
+        if self.quadratic is None:
+            return np.zeros((p, p, *self.linear.shape[:-1]))
+        gap = x - draws
+        by_column = 2.0 * self.quadratic * (gap.T @ gap) / len(draws)
+        index = players.sum_columns(players.sum_columns(by_column).T)
+        np.fill_diagonal(index, 0.0)
+        return index

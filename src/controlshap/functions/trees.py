@@ -15,24 +15,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias, TypeVar, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.data.players import Players
 from controlshap.functions.base import KnownFunction
+from controlshap.functions.bits import Words, count_bits, pack_bits, reduce_runs, run_starts, unpack_bits
 
 #: Bytes of scratch space; every array that grows with leaves times draws is cut to about this.
 CHUNK_BYTES = 2**25
 #: A block of leaves that stays in the processor's cache is worked through several times faster.
 _CACHE_BYTES = 2**20
-
-_Words: TypeAlias = npt.NDArray[np.uint64]
-_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 @final
@@ -111,7 +108,7 @@ class TreeFunction(KnownFunction):
         predictions += self.values[everywhere].sum(axis=0)
         for start, stop in self.row_blocks(len(rows)):
             inside = reduce_runs(np.bitwise_and, self.pack_passed(rows[start:stop]), first)
-            which, row = np.nonzero(_unpack(inside, stop - start))
+            which, row = np.nonzero(unpack_bits(inside, stop - start))
             for output, values in enumerate(self.values[leaf[first]].T):
                 predictions[start:stop, output] += np.bincount(row, values[which], minlength=stop - start)
         return _drop_single(predictions)
@@ -123,6 +120,10 @@ class TreeFunction(KnownFunction):
     def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
         """Shapley values `(players, ...)` from counts of draws, which is faster than their mean."""
         return _drop_single(BoxGames(self, draws, players).mean_values(x))
+
+    def mean_interactions(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
+        """Pairwise interactions `(players, players, ...)` from counts of draws."""
+        return _drop_single(BoxGames(self, draws, players).mean_interactions(x))
 
     def round_inputs(self, rows: FloatArray, name: str) -> FloatArray:
         """Rows `(n, columns)` as the library compares them."""
@@ -143,7 +144,7 @@ class TreeFunction(KnownFunction):
         for start in range(0, n_rows, 64 * n_words):
             yield start, min(start + 64 * n_words, n_rows)
 
-    def pack_passed(self, rows: FloatArray) -> _Words:
+    def pack_passed(self, rows: FloatArray) -> Words:
         """Which of the rows (as the library compares them) pass each side, as bits `(words, sides)`.
 
         The rows at most some bound are a first part of the column's sorted rows, so two tables of such parts serve
@@ -158,13 +159,13 @@ class TreeFunction(KnownFunction):
             known = known[np.argsort(rows[known, column], kind="stable")]
             rank = np.full(n_rows, n_rows)  # NaN is in no part
             rank[known] = np.arange(len(known))
-            parts = _pack(rank < np.arange(len(known) + 1)[:, None])
+            parts = pack_bits(rank < np.arange(len(known) + 1)[:, None])
             ordered = rows[known, column]
             below = np.searchsorted(ordered, self.lowers[sides], side="right")
             within = np.searchsorted(ordered, self.uppers[sides], side="right")
             passed = parts[:, within] & ~parts[:, below]
             if len(known) < n_rows:
-                missing = _pack(rank[None] == n_rows)
+                missing = pack_bits(rank[None] == n_rows)
                 passed |= np.where(self.nan_accepted[sides], missing, np.uint64(0))
             bits[:, sides] = passed
         return bits
@@ -175,7 +176,7 @@ class _Block(NamedTuple):
 
     start: int
     stop: int
-    bits: _Words
+    bits: Words
 
 
 class _AtRow(NamedTuple):
@@ -196,8 +197,8 @@ class _Batch(NamedTuple):
 
     leaves: IntArray
     at: IntArray
-    met: _Words
-    levels: _Words
+    met: Words
+    levels: Words
 
 
 @final
@@ -237,10 +238,10 @@ class BoxGames:
             for batch in self._batches(row, block, min(_CACHE_BYTES, CHUNK_BYTES), pair_bytes=0):
                 n_failed = row.n_failed[batch.leaves]
                 top = len(batch.levels)
-                losses[batch.leaves] += np.einsum("an,an->n", _count(batch.levels), self._loss[:top, n_failed])
+                losses[batch.leaves] += np.einsum("an,an->n", count_bits(batch.levels), self._loss[:top, n_failed])
                 weights = self._gain[1:top, n_failed]
                 for at, met in zip(batch.at, batch.met, strict=True):
-                    gains[at] += np.einsum("an,an->n", _count(batch.levels[1:] & ~met), weights)
+                    gains[at] += np.einsum("an,an->n", count_bits(batch.levels[1:] & ~met), weights)
         factors = np.concatenate([row.satisfied, row.failed])
         weights = np.concatenate([gains, -losses[self._leaf[row.failed]]]) / len(self.draws)
         moved = np.flatnonzero(weights)
@@ -257,12 +258,12 @@ class BoxGames:
             n_draws = block.stop - block.start
             here = values[block.start * n_players : block.stop * n_players]
             for batch in self._batches(row, block, CHUNK_BYTES, pair_bytes=128):  # a dozen arrays of numbers
-                level, which, draw = np.nonzero(_unpack(batch.levels, n_draws))
+                level, which, draw = np.nonzero(unpack_bits(batch.levels, n_draws))
                 leaf = batch.leaves[which]
                 n_failed = row.n_failed[leaf]
                 gain, loss = self._gain[level, n_failed], self._loss[level, n_failed]
                 for at, met in zip(batch.at, batch.met, strict=True):
-                    alone = np.flatnonzero(~_unpack(met, n_draws)[which, draw])
+                    alone = np.flatnonzero(~unpack_bits(met, n_draws)[which, draw])
                     player = self._player[row.satisfied[at]][which[alone]]
                     here += self._scatter(draw[alone] * n_players + player, gain[alone], leaf[alone], len(here))
                 for k in range(int(n_failed.max(initial=0))):
@@ -270,6 +271,63 @@ class BoxGames:
                     player = self._player[row.failed[failed_from[leaf[some]] + k]]
                     here += self._scatter(draw[some] * n_players + player, -loss[some], leaf[some], len(here))
         return values.reshape(len(self.draws), n_players, -1)
+
+    def mean_interactions(self, x: FloatArray) -> FloatArray:
+        """Pairwise interactions `(players, players, outputs)` of the mean game, 0 on the diagonal.
+
+        Of a leaf with `a` players whom only x satisfies and `b` whom only the draw does, two of the former have
+        `(a-2)! b! / (a+b-1)!` of its value, two of the latter `a! (b-2)! / (a+b-1)!`, and one of each
+        `-(a-1)! (b-1)! / (a+b-1)!`.
+        """
+        row, p = self._at_row(x), self.players.n_players
+        mixed, neither = np.zeros(len(row.satisfied)), np.zeros(self.boxes.n_leaves)
+        index = np.zeros((p * p, self.boxes.values.shape[1]))
+        of_both, of_mixed = self._pair_weights
+        for block in self._blocks():
+            for batch in self._batches(row, block, min(_CACHE_BYTES, CHUNK_BYTES), pair_bytes=0):
+                n_failed, top = row.n_failed[batch.leaves], len(batch.levels)
+                neither[batch.leaves] += np.einsum("an,an->n", count_bits(batch.levels), of_both.T[:top, n_failed])
+                for k, at in enumerate(batch.at):
+                    alone = batch.levels[1:] & ~batch.met[k]
+                    mixed[at] += np.einsum("an,an->n", count_bits(alone), of_mixed[1:top, n_failed])
+                    for other in range(k):
+                        counts = count_bits(alone[1:] & ~batch.met[other])
+                        weights = np.einsum("an,an->n", counts, of_both[2:top, n_failed])
+                        pairs = self._pairs(row.satisfied[at], row.satisfied[batch.at[other]])
+                        index += self._scatter(pairs, weights, batch.leaves, p * p)
+        index += self._of_failed(row, mixed, neither)
+        matrix = index.reshape(p, p, -1) / len(self.draws)
+        return matrix + matrix.swapaxes(0, 1)
+
+    def _of_failed(self, row: _AtRow, mixed: FloatArray, neither: FloatArray) -> FloatArray:
+        """Pairs with a factor that x fails, from the weights of satisfied factors and of leaves."""
+        n_places = self.players.n_players**2
+        index = np.zeros((n_places, self.boxes.values.shape[1]))
+        first = np.cumsum(row.n_failed) - row.n_failed
+        leaf = self._leaf[row.satisfied]
+        for k in range(int(row.n_failed.max(initial=0))):
+            some = np.flatnonzero((row.n_failed[leaf] > k) & (mixed != 0))
+            failed = row.failed[first[leaf[some]] + k]
+            index -= self._scatter(self._pairs(row.satisfied[some], failed), mixed[some], leaf[some], n_places)
+            leaves = np.flatnonzero((row.n_failed > k) & (neither != 0))
+            for other in range(k):
+                pairs = self._pairs(row.failed[first[leaves] + k], row.failed[first[leaves] + other])
+                index += self._scatter(pairs, neither[leaves], leaves, n_places)
+        return index
+
+    def _pairs(self, one: IntArray, other: IntArray) -> IntArray:
+        """Places of the players of two factors in a flat matrix."""
+        return self._player[one] * self.players.n_players + self._player[other]
+
+    @cached_property
+    def _pair_weights(self) -> tuple[FloatArray, FloatArray]:
+        """`(a-2)! b! / (a+b-1)!` and `(a-1)! (b-1)! / (a+b-1)!`, 0 where there is no such pair."""
+        size = len(self._gain)
+        a, b = np.arange(size)[:, None], np.arange(size)[None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            both = np.where(a > 1, 1.0 / ((a - 1) * special.binom(a + b - 1, b)), 0.0)
+            mixed = np.where((a > 0) & (b > 0), 1.0 / ((a + b - 1) * special.binom(a + b - 2, a - 1)), 0.0)
+        return both, mixed
 
     def _scatter(self, places: IntArray, weights: FloatArray, leaves: IntArray, n_places: int) -> FloatArray:
         """Add weights times the leaves' values at their places, `(n_places, outputs)`."""
@@ -295,7 +353,7 @@ class BoxGames:
 
     def _batches(self, row: _AtRow, block: _Block, chunk_bytes: int, pair_bytes: int) -> Iterator[_Batch]:
         """The leaves worth something for some draw, in batches of like ones; a pair is a leaf and a draw."""
-        everyone = _pack(np.ones((1, block.stop - block.start), dtype=bool))
+        everyone = pack_bits(np.ones((1, block.stop - block.start), dtype=bool))
         alive = np.repeat(everyone, self.boxes.n_leaves, axis=1)
         failed_leaf = self._leaf[row.failed]
         first = run_starts(failed_leaf)
@@ -319,41 +377,6 @@ class BoxGames:
                     levels[: k + 1] ^= moved
                     levels[1 : k + 2] |= moved
                 yield _Batch(leaves, at, met, levels)
-
-
-def run_starts(keys: IntArray) -> IntArray:
-    """Where a run of equal keys begins."""
-    starts = np.ones(len(keys), dtype=bool)
-    starts[1:] = keys[1:] != keys[:-1]
-    return np.flatnonzero(starts)
-
-
-def reduce_runs(operation: np.ufunc, array: npt.NDArray[_Scalar], starts: IntArray) -> npt.NDArray[_Scalar]:
-    """Reduce runs along the last axis; unlike `reduceat`, also where there are none."""
-    if not len(starts):
-        return array[..., :0]
-    reduced: npt.NDArray[_Scalar] = operation.reduceat(array, starts, axis=-1)
-    return reduced
-
-
-def _pack(flags: BoolArray) -> _Words:
-    """Flags `(n, rows)` as bits `(words, n)`."""
-    n_words = -(-flags.shape[1] // 64)
-    octets = np.zeros((len(flags), 8 * n_words), dtype=np.uint8)
-    octets[:, : -(-flags.shape[1] // 8)] = np.packbits(flags, axis=1, bitorder="little")
-    return np.ascontiguousarray(octets.view(np.uint64).T)
-
-
-def _unpack(words: _Words, n_rows: int) -> BoolArray:
-    """Bits `(..., words, n)` as flags `(..., n, n_rows)`."""
-    octets = np.ascontiguousarray(words.swapaxes(-1, -2)).view(np.uint8)
-    return np.unpackbits(octets, axis=-1, count=n_rows, bitorder="little").view(np.bool_)
-
-
-def _count(words: _Words) -> IntArray:
-    """Bits set in `(levels, words, n)`, as `(levels, n)`."""
-    counts: IntArray = np.bitwise_count(words).sum(axis=1, dtype=np.int64)
-    return counts
 
 
 def _drop_single(values: FloatArray) -> FloatArray:

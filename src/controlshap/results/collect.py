@@ -18,6 +18,20 @@ KEPT = 64 * 2**20
 
 
 @dataclass(frozen=True)
+class PairResult:
+    """Interactions of the pairs of players of one row, with errors and degrees of freedom, `(pairs, outputs)`."""
+
+    indices: FloatArray
+    standard_errors: FloatArray
+    dof: FloatArray
+
+    @classmethod
+    def exact(cls, indices: FloatArray) -> PairResult:
+        """Without error."""
+        return cls(indices, np.zeros(indices.shape), np.full(indices.shape, np.inf))
+
+
+@dataclass(frozen=True)
 class RowResult:
     """Estimates of one row, what they cost and how the run ended."""
 
@@ -32,6 +46,7 @@ class RowResult:
     evaluations: FloatArray | None = None
     stages: tuple[int, ...] = ()
     history: tuple[tuple[int, FloatArray, FloatArray], ...] = ()
+    pairs: PairResult | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,7 @@ def build_explanation(
 
     covariance = np.stack([r.analysis.controlled.covariances[:, :-1, :-1] for r in results])
     of_background = [np.sqrt(r.background_variances[:-1]) for r in results if r.background_variances is not None]
+    pairs = [r.pairs for r in results if r.pairs is not None]
     return Explanation(
         values=stack([r.analysis.controlled.values[:-1] for r in results]),
         standard_errors=stack([np.sqrt(r.analysis.controlled.variances[:-1]) for r in results]),
@@ -87,6 +103,9 @@ def build_explanation(
         background_standard_errors=stack(of_background) if len(of_background) == len(results) else None,
         evaluations=_evaluations(results),
         stages=tuple(r.stages for r in results),
+        interaction_indices=stack([pair.indices for pair in pairs]) if pairs else None,
+        interaction_standard_errors=stack([pair.standard_errors for pair in pairs]) if pairs else None,
+        interaction_degrees_of_freedom=stack([pair.dof for pair in pairs]) if pairs else None,
     )
 
 

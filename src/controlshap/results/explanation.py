@@ -16,6 +16,7 @@ from controlshap._optional import require
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.data.players import is_one_hot
 from controlshap.results.axes import axes, join_rows, row_index, take_output, take_rows
+from controlshap.results.interactions import Interactions
 from controlshap.results.intervals import half_widths
 from controlshap.results.ranking import Ranking, rank
 from controlshap.results.summary import Summary, summarise
@@ -111,6 +112,9 @@ class Explanation:
         Numbers of units after which each row was checked.
     history : tuple of History, or None
         The estimates of each row after each of its stages; None unless asked for with `history=True`.
+    interaction_indices, interaction_standard_errors, interaction_degrees_of_freedom : ndarray or None
+        Of shape (rows, pairs) or (rows, pairs, outputs); read by `interactions`. None unless asked for with
+        `interactions=2`.
     row_numbers : ndarray of shape (rows,)
         Number of each row in the run that explained it, on which its random numbers depend.
     """
@@ -141,6 +145,9 @@ class Explanation:
     evaluations: tuple[FloatArray, ...] | None = field(default=None, metadata=axes("rows"))
     stages: tuple[tuple[int, ...], ...] = field(default=(), metadata=axes("rows"))
     history: tuple[History, ...] | None = field(default=None, metadata=axes("rows"))
+    interaction_indices: FloatArray | None = field(default=None, metadata=axes("rows", "pairs", "outputs"))
+    interaction_standard_errors: FloatArray | None = field(default=None, metadata=axes("rows", "pairs", "outputs"))
+    interaction_degrees_of_freedom: FloatArray | None = field(default=None, metadata=axes("rows", "pairs", "outputs"))
     row_numbers: IntArray = field(default=None, metadata=axes("rows"))  # type: ignore[arg-type]  # filled in below
 
     def __post_init__(self) -> None:
@@ -255,6 +262,16 @@ class Explanation:
     def ranking(self, level: float = 0.95) -> Ranking:
         """Players by magnitude, which of them are separated, and how likely neighbours are to swap on a rerun."""
         return rank(self, check_level(level))
+
+    @property
+    def interactions(self) -> Interactions:
+        """Pairwise interactions with errors, of an explanation that was made with `interactions=2`."""
+        if self.interaction_indices is None:
+            raise InvalidArgumentError(
+                "`explanation.interactions`: none were asked for. Explain with interactions=2, which takes no further "
+                "evaluation."
+            )
+        return Interactions(self)
 
     def summary(self, *, sampled_rows: bool = False) -> Summary:
         """Mean absolute value of each player over rows, with errors and corrected for noise.

@@ -92,24 +92,32 @@ class EvaluationLog:
         Values `(2, draws, outputs, functions)` by the coalition of each pair that holds the first player.
     n_full_pairs : float
         Of further pairs only the mean over draws is kept.
+    means : list of ndarray of shape (units, k, outputs), or None
+        Means over draws of all units in order, where interactions are asked for.
     """
 
     recording: Recording = field(default_factory=Recording)
     units: EvaluationSample | None = None
     pairs: dict[bytes, FloatArray] = field(default_factory=dict)
     n_full_pairs: float = math.inf
+    means: list[FloatArray] | None = None
     _pending: list[FloatArray] = field(default_factory=list)
 
     def note(self, outputs: FloatArray) -> None:
         """Note outputs `(u, k, draws, outputs)` of the units that are being evaluated."""
-        if self.units is not None:
+        if self.units is not None or self.means is not None:
             self._pending.append(outputs)
 
     def file(self, ids: UnitIds, design: Any) -> None:
         """File what was noted under its units."""
+        if not self._pending:
+            return
+        outputs = np.concatenate(self._pending, axis=1)
+        self._pending.clear()
         if self.units is not None:
-            self.units.add(ids, design, np.concatenate(self._pending, axis=1))
-            self._pending.clear()
+            self.units.add(ids, design, outputs)
+        if self.means is not None:
+            self.means.append(outputs.mean(axis=2))
 
     def pair_values(self, coalitions: BoolArray, evaluate: Callable[[BoolArray], FloatArray]) -> FloatArray:
         """Values `(u, 2, draws, outputs, functions)` of pairs `(u, 2, players)`; those met before are not evaluated."""

@@ -131,6 +131,8 @@ class Stopping:
         Whether the run goes in stages although nothing can end it, so that one sees how it settles.
     is_default : bool
         Whether nobody set the budget, so that a few times as much may be spent where the values are then exact.
+    interactions : bool
+        Whether pairwise interactions are asked for beside values.
     """
 
     budget: int
@@ -144,6 +146,7 @@ class Stopping:
     alpha_fraction: float = 1.0
     staged: bool = False
     is_default: bool = False
+    interactions: bool = False
 
     @property
     def looks(self) -> bool:

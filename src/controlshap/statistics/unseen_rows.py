@@ -93,11 +93,14 @@ class UnseenRows:
             count = count + differs.reshape(*leading, -1, n_draws, n_players).any(axis=-2).sum(axis=-2)
         return count
 
-    def widen(self, estimate: Estimate, controls: Array | None, alpha: Array, *, efficient: bool) -> Estimate:
+    def widen(
+        self, estimate: Estimate, controls: Array | None, alpha: Array, *, efficient: bool, sums: bool = True
+    ) -> Estimate:
         """The estimate with what is missing.
 
         `controls` (..., M, outputs, controls) are the changes of the controls and `alpha` (..., players, outputs,
-        controls) their coefficients; `controls` is None where every row was drawn.
+        controls) their coefficients; `controls` is None where every row was drawn. `sums` says that the components of a
+        draw add up to its change.
         """
         xp, n_telling = namespace(estimate.values), self.n_telling
         few = (n_telling > 0) & (n_telling < min(FEW_UNITS, self.drawn.shape[-2]))
@@ -107,7 +110,9 @@ class UnseenRows:
         if controls is None:
             return estimate
         added = self._of_players(controls, alpha, efficient=efficient)
-        factors = estimate.factors * xp.sqrt(self._inflation(estimate, controls, alpha))[..., None, None, :]
+        factors = estimate.factors
+        if sums:
+            factors = factors * xp.sqrt(self._inflation(estimate, controls, alpha))[..., None, None, :]
         return replace(estimate, factors=concat([factors, added], axis=-3))
 
     def _left(self, controls: Array, alpha: Array) -> Array:

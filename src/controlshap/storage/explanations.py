@@ -47,8 +47,8 @@ def load(path: str | Path) -> Explanation:
 
         return load_dataset(folder)
     header, arrays = read_folder(folder, "explanation")
-    names = [field.name for field in fields(Explanation)]
-    missing = [name for name in names if name not in arrays and name not in header]
+    names = [field.name for field in fields(Explanation) if field.name in arrays or field.name in header]
+    missing = [f.name for f in fields(Explanation) if f.name not in names and not f.name.startswith("interaction_")]
     if missing:
         raise InvalidArgumentError(f"`path`: the explanation in {str(path)!r} lacks {missing}; it is damaged.")
     values = {name: arrays[name] if name in arrays else _as_tuple(header[name]) for name in names}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import combinations, pairwise
-from math import comb
+from math import comb, factorial
 from typing import TypeAlias
 
 import numpy as np
@@ -43,6 +43,30 @@ def shapley_by_definition(game: GameFunction, n_players: int) -> FloatArray:
                 total = total + weight * (v(without | {player}) - v(without))
         values.append(total)
     return np.array(values)
+
+
+def interactions_by_definition(game: GameFunction, n_players: int) -> FloatArray:
+    """Pairwise Shapley interaction indices `(n_players, n_players, outputs)`, 0 on the diagonal.
+
+    `I_ij = sum_S s! (p - s - 2)! / (p - 1)! [v(S + ij) - v(S + i) - v(S + j) + v(S)]` over S without i, j.
+    """
+    known: dict[frozenset[int], FloatArray] = {}
+
+    def v(coalition: frozenset[int]) -> FloatArray:
+        if coalition not in known:
+            known[coalition] = np.atleast_1d(np.asarray(game(coalition), dtype=float))
+        return known[coalition]
+
+    index = np.zeros((n_players, n_players, *v(frozenset()).shape))
+    for i, j in combinations(range(n_players), 2):
+        others = [k for k in range(n_players) if k not in (i, j)]
+        for size in range(n_players - 1):
+            weight = factorial(size) * factorial(n_players - size - 2) / factorial(n_players - 1)
+            for chosen in combinations(others, size):
+                s = frozenset(chosen)
+                index[i, j] += weight * (v(s | {i, j}) - v(s | {i}) - v(s | {j}) + v(s))
+        index[j, i] = index[i, j]
+    return index
 
 
 def game_from_values(table: FloatArray) -> GameFunction:

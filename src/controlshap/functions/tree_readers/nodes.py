@@ -9,7 +9,8 @@ from typing import Any, final
 import numpy as np
 
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
-from controlshap.functions.trees import TreeFunction, reduce_runs, run_starts
+from controlshap.functions.bits import reduce_runs, run_starts
+from controlshap.functions.trees import TreeFunction
 
 
 @final

@@ -1,0 +1,207 @@
+"""Controls of interactions: functions fitted to the evaluations, and a process over coalitions for what they leave.
+
+Each fold of units is controlled by what was fitted to the other folds, so that terms stay unbiased.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from controlshap._arrays import sum_by
+from controlshap._types import FloatArray, IntArray
+from controlshap.controls import Control
+from controlshap.crossfitting.fit import training_rows
+from controlshap.crossfitting.folds import Folds
+from controlshap.crossfitting.known_simulated import Functions
+from controlshap.estimators.kernel import canonical_pairs
+from controlshap.functions.base import KnownFunction
+from controlshap.interactions.even_process import EvenProcess
+from controlshap.interactions.index import pair_numbers
+from controlshap.interactions.units import EvaluatedUnits
+from controlshap.sampling.game import FunctionGame
+from controlshap.sampling.sampler import Sampler
+
+#: Pairs of coalitions that a process is fitted to, a tenth of a second for each fold; and where their values have the
+#: noise of draws, from which it learns little: without it, errors are 2 to 10 % larger.
+MOST_FITTED, MOST_NOISY = 1000, 250
+#: Fewest units behind a fit, as for values.
+FEWEST_UNITS = 6
+
+
+@dataclass(frozen=True)
+class PairControls:
+    """For each fold its functions and processes with their known interactions.
+
+    Attributes
+    ----------
+    folds : Folds
+    games : list of FunctionGame
+        Of each fold; empty where no function has known interactions.
+    processes : list of tuples of EvenProcess
+        Of each fold, one for each output; empty where units are not paired.
+    known : ndarray of shape (folds, pairs, outputs, controls)
+        Interactions of the functions, and last of the process.
+    """
+
+    folds: Folds
+    games: list[FunctionGame]
+    processes: list[tuple[EvenProcess, ...]]
+    known: FloatArray
+
+    @property
+    def n_functions(self) -> int:
+        """Functions of rows."""
+        return self.games[0].n_functions if self.games else 0
+
+    @property
+    def n_controls(self) -> int:
+        """Functions of rows, and the process."""
+        return int(self.known.shape[3])
+
+    @classmethod
+    def fit(
+        cls, units: EvaluatedUnits, folds: Folds, learners: Sequence[Control], functions: Sequence[Functions]
+    ) -> PairControls:
+        """Fit what is not among `functions` (for each fold and output) yet."""
+        sampler = units.sampler
+        imputer, memory = sampler.game.imputer, sampler.game.memory_limit
+        functions = functions or _fit_starts(sampler, folds, learners)
+        functions, known = _with_known(sampler, folds, functions)
+        games = [FunctionGame.of(of_fold, sampler.game.x, imputer, memory) for of_fold in functions]
+        processes: list[tuple[EvenProcess, ...]] = []
+        if sampler.estimator.paired:
+            left = [*games] if games else [None] * folds.n_folds
+            processes = [_fit_process(units, folds, k, game) for k, game in enumerate(left)]
+            known = np.concatenate([known, _known_of_processes(processes)], axis=3)
+        return cls(folds, games, processes, known)
+
+    def values(self, sampler: Sampler, fold: int, design: Any, draws: FloatArray) -> FloatArray:
+        """Controls of units of a fold `(u, k, outputs, controls)`, less half of their values at the ends."""
+        parts = []
+        if self.games:
+            parts.append(_function_values(sampler, self.games[fold], design, draws))
+        if self.processes:
+            coalitions = sampler.estimator.coalition_weights(design)[0]
+            flat = coalitions.reshape(-1, coalitions.shape[2])
+            by_output = [process.predict(flat).reshape(coalitions.shape[:2]) for process in self.processes[fold]]
+            parts.append(np.stack(by_output, axis=2)[..., None])
+        return np.concatenate(parts, axis=3)
+
+    def changes(self, sampler: Sampler) -> FloatArray:
+        """Values at x less those at all background rows `(rows, outputs, controls)`, of the first fold's functions."""
+        changes = np.zeros((len(sampler.base.rows), sampler.game.n_outputs, self.n_controls))
+        if self.games:
+            changes[..., : self.n_functions] = self.games[0].at_x - self.games[0].evaluate(sampler.base.rows)
+        return changes
+
+    def priors(self) -> FloatArray:
+        """Coefficients to start from: each function alone, half of it, all in equal parts; with the process, and it."""
+        n = self.n_functions
+        priors = [np.eye(n), 0.5 * np.eye(n), np.full((1 if n > 1 else 0, n), 1.0 / max(1, n))]
+        of_functions = np.concatenate(priors)
+        if not self.processes:
+            return of_functions
+        alone = np.eye(n + 1)[-1:]
+        with_process = np.pad(of_functions, ((0, 0), (0, 1)), constant_values=1.0)
+        return np.concatenate([np.pad(of_functions, ((0, 0), (0, 1))), with_process, alone, 0.5 * alone])
+
+
+def _fit_starts(sampler: Sampler, folds: Folds, learners: Sequence[Control]) -> tuple[Functions, ...]:
+    """Functions that processes over coalitions start from, which are not kept with the values."""
+    start = next((learner.start for learner in learners if learner.start and learner.models_coalitions), None)
+    if start is None:
+        return ()
+    data = training_rows(sampler, folds, start.max_rows)
+    return tuple(tuple((start.fit(of_output, k),) for of_output in data) for k in range(folds.n_folds))
+
+
+def _with_known(sampler: Sampler, folds: Folds, functions: Sequence[Functions]) -> tuple[list[Functions], FloatArray]:
+    """The functions with known interactions, and these `(folds, pairs, outputs, functions)`."""
+    rows, players = sampler.base.rows, sampler.game.imputer.players
+    pairs = pair_numbers(players.n_players)
+    made: dict[tuple[int, bytes], FloatArray | None] = {}  # a shared function is the same in every fold
+
+    def interactions(function: KnownFunction, which: IntArray) -> FloatArray | None:
+        key = id(function), which.tobytes()
+        if key not in made:
+            index = function.mean_interactions(sampler.game.x, rows[which], players)
+            made[key] = None if index is None else index[pairs]
+        return made[key]
+
+    def of_rows(which: Sequence[IntArray], chosen: Sequence[Functions]) -> FloatArray:
+        """Interactions of each fold's functions over its own rows."""
+        nested = [
+            [[interactions(f, own) for f in each] for each in fold] for own, fold in zip(which, chosen, strict=True)
+        ]
+        shape = folds.n_folds, sampler.game.n_outputs, -1, len(pairs[0])
+        return np.moveaxis(np.array(nested, dtype=float).reshape(shape), 3, 1)
+
+    everywhere = [np.arange(len(rows))] * folds.n_folds
+    n_functions = len(functions[0][0]) if functions else 0
+    usable = [
+        place
+        for place in range(n_functions)
+        if all(interactions(each[place], everywhere[0]) is not None for fold in functions for each in fold)
+    ]
+    if not usable:
+        return [], np.zeros((folds.n_folds, len(pairs[0]), sampler.game.n_outputs, 0))
+    chosen = [tuple(tuple(each[place] for place in usable) for each in fold) for fold in functions]
+    known = of_rows(everywhere, chosen)
+    apart = _rows_apart(sampler, folds)
+    if apart is not None:
+        # A function knows the rows that it was fitted to better than others (crossfitting.known_marginal, `_shift`).
+        visited = np.unique(np.concatenate(apart))
+        own, all_visited = of_rows(apart, chosen), of_rows([visited] * folds.n_folds, chosen)
+        shares = np.array([len(part) for part in apart]) / len(rows)
+        known = known + np.tensordot(shares, own - all_visited, axes=1)
+    return chosen, known
+
+
+def _rows_apart(sampler: Sampler, folds: Folds) -> list[IntArray] | None:
+    """Background rows of each fold, where units have one row each and no row is in two folds; else None."""
+    if folds.of_kept is None or sampler.estimator.unit_draws(sampler.game.imputer.players.n_players) > 1:
+        return None
+    drawn = sampler.draw_index()[:, 0]
+    own = [np.unique(drawn[folds.of_kept == k]) for k in range(folds.n_folds)]
+    return own if sum(len(part) for part in own) == len(np.unique(drawn)) else None
+
+
+def _function_values(sampler: Sampler, game: FunctionGame, design: Any, draws: FloatArray) -> FloatArray:
+    """Means over draws `(u, k, outputs, functions)`, less half of the values at the ends."""
+    rows = sampler.estimator.unit_rows(game.imputer, game.x, design, draws)
+    half = 0.5 * (game.evaluate(draws).mean(axis=1) + game.at_x)
+    return np.asarray(game.evaluate(rows).mean(axis=2) - half[:, None])
+
+
+def _fit_process(units: EvaluatedUnits, folds: Folds, fold: int, game: FunctionGame | None) -> tuple[EvenProcess, ...]:
+    """Processes of all outputs, fitted to what the mean of the functions leaves of some units of the other folds."""
+    sampler = units.sampler
+    others = np.flatnonzero(folds.of(units.ids) != fold)
+    most = MOST_FITTED if sampler.n_blocks == 1 else MOST_NOISY
+    most = max(FEWEST_UNITS, 2 * most // units.values.shape[1])
+    others = others[np.unique(np.linspace(0, len(others) - 1, min(most, len(others))).astype(np.int64))]
+    coalitions, targets = [], []
+    for some in units.replay():
+        inside = np.flatnonzero(np.isin(some.ids.unit, others))
+        design, left = some.design[inside], units.values[some.ids.unit[inside]]
+        if game is not None and len(inside):
+            left = left - _function_values(sampler, game, design, some.draws.rows[inside]).mean(axis=3)
+        coalitions.append(
+            sampler.estimator.coalition_weights(design)[0].reshape(-1, sampler.game.imputer.players.n_players)
+        )
+        targets.append(left.reshape(-1, units.n_outputs))
+    # a coalition and its complement, or a pair met twice, have one target: the mean
+    distinct, which = np.unique(canonical_pairs(np.concatenate(coalitions)), axis=0, return_inverse=True)
+    which = which.reshape(-1)
+    means = sum_by(which, np.concatenate(targets), len(distinct)) / np.bincount(which)[:, None]
+    return tuple(EvenProcess.fit(distinct, of_output) for of_output in means.T)
+
+
+def _known_of_processes(processes: list[tuple[EvenProcess, ...]]) -> FloatArray:
+    """Interactions `(folds, pairs, outputs, 1)`."""
+    by_fold = [np.stack([process.interactions() for process in of_fold], axis=1) for of_fold in processes]
+    return np.stack(by_fold)[..., None]

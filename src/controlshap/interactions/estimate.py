@@ -1,0 +1,167 @@
+"""Interactions of one row from the evaluations of its units: terms, controls, errors.
+
+A unit's term is unbiased for every pair (`index`), whatever the estimator. The level of the game and its main effects
+are noise in it, so that controls matter more than for values. Coefficients and errors come from the analysis that
+values have, with pairs as components.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.controls import Control
+from controlshap.crossfitting.coalition_controls import unseen_inflation
+from controlshap.crossfitting.folds import deal_units
+from controlshap.crossfitting.known_simulated import Functions
+from controlshap.functions.base import KnownFunction
+from controlshap.interactions.controls import FEWEST_UNITS, PairControls
+from controlshap.interactions.index import index_terms, pair_numbers
+from controlshap.interactions.units import EvaluatedUnits
+from controlshap.problem import Problem
+from controlshap.results.collect import PairResult
+from controlshap.sampling.sampler import Sampler
+from controlshap.sampling.units import Units
+from controlshap.statistics.analysis import Analysis, Sample, analyse
+from controlshap.statistics.control_variate import KnownValues
+from controlshap.statistics.covariance_root import CovarianceRoot
+from controlshap.statistics.terms import MeanTerms, Terms
+from controlshap.statistics.two_stage import TwoStageDesign
+from controlshap.statistics.unseen_rows import UnseenRows
+
+#: Doubles that the terms of all units may take; beyond, means of batches of units are kept.
+MOST_DOUBLES = 2**24
+#: Fewest batches: errors have about as many degrees of freedom.
+FEWEST_BATCHES = 256
+#: Folds where there is no learner that has its own number.
+N_FOLDS = 5
+
+
+def known_interactions(problem: Problem, function: KnownFunction, x: FloatArray) -> PairResult | None:
+    """Exact interactions of a model that is this function; None where they are not known."""
+    index = function.mean_interactions(x, problem.base.rows, problem.players)
+    if index is None:
+        return None
+    values = index[pair_numbers(problem.players.n_players)]
+    return PairResult.exact(values.reshape(len(values), -1))
+
+
+def estimate_interactions(
+    problem: Problem,
+    sampler: Sampler,
+    learners: Sequence[Control],
+    functions: Sequence[Functions],
+    differs: BoolArray | None,
+    rng: tuple[np.random.Generator, np.random.Generator],
+) -> PairResult:
+    """Interactions with errors, without a further evaluation.
+
+    Parameters
+    ----------
+    problem : Problem
+    sampler : Sampler
+        With the log of what units evaluated.
+    learners : sequence of Control
+        Fitted controls of the plan.
+    functions : sequence of Functions
+        What was fitted to rows already, for each fold and output.
+    differs : ndarray of bool, shape (background rows, players), or None
+        Where each player is not as in x, where rows may have been missed.
+    rng : pair of Generator
+        For the folds of fitted functions, equal to that of the values, and for the analysis.
+    """
+    units, controls = EvaluatedUnits.of(sampler), None
+    if not sampler.estimator.exact_per_draw and sampler.n_units >= FEWEST_UNITS:
+        folds = deal_units(sampler, min((learner.n_folds for learner in learners), default=N_FOLDS), rng[0])
+        if folds.n_folds >= 2:
+            controls = PairControls.fit(units, folds, learners, functions)
+            controls = controls if controls.n_controls else None
+    terms, design = _gather(units, controls)
+    analysis = _analyse(units, controls, terms, design, rng[1], by_folds=problem.coefficient != "units")
+    estimate = analysis.controlled
+    if differs is not None and not sampler.is_batched:
+        first, second = pair_numbers(problem.players.n_players)
+        changes = sampler.game.at_x[:, :1] - sampler.base.values[:, :, :1]
+        # a pair that agrees with x in one of its players has no interaction in that row
+        unseen = UnseenRows(differs[:, first] & differs[:, second], sampler.draw_index(), changes)
+        of_controls = None
+        if not unseen.all_drawn:
+            of_controls = changes[..., :0] if controls is None else controls.changes(sampler)
+        estimate = unseen.widen(estimate, of_controls, analysis.alpha[:-1], efficient=False, sums=False)
+    return PairResult(estimate.values[:-1], np.sqrt(estimate.variances[:-1]), estimate.dof[:-1])
+
+
+def _gather(units: EvaluatedUnits, controls: PairControls | None) -> tuple[MeanTerms, TwoStageDesign]:
+    """Terms `(n, pairs + 1, outputs, functions)` of units or batches of them, and their design.
+
+    The last component, where values have v(0), is 0.
+    """
+    n_players, n_units, design = units.sampler.game.imputer.players.n_players, len(units.ids), units.design
+    shape = (
+        n_players * (n_players - 1) // 2 + 1,
+        units.n_outputs,
+        1 + (0 if controls is None else controls.n_controls),
+    )
+    most = max(FEWEST_BATCHES, MOST_DOUBLES // int(np.prod(shape)))
+    batch: IntArray = np.arange(n_units)
+    if n_units > most:
+        batch, design = design.coarsen(most)
+    sums = np.zeros((int(batch.max()) + 1, *shape))
+    for some in units.replay():
+        terms = np.zeros((len(some.ids), *shape))
+        terms[:, :-1] = _terms(units, controls, some)
+        np.add.at(sums, batch[some.ids.unit], terms)
+    counts = np.bincount(batch)
+    means = sums / counts[:, None, None, None]
+    return MeanTerms(design.even_out(means, counts) if n_units > most else means), design
+
+
+def _terms(units: EvaluatedUnits, controls: PairControls | None, some: Units) -> FloatArray:
+    """Terms `(u, pairs, outputs, functions)` of some units: the model, and controls less what is known of them."""
+    sampler, values = units.sampler, units.values[some.ids.unit][..., None]
+    coalitions, weights = sampler.estimator.coalition_weights(some.design)
+    fold: IntArray = np.zeros(len(values), dtype=np.int64)
+    if controls is not None:
+        fold = controls.folds.of(some.ids)
+        of_controls = np.empty((*values.shape[:3], controls.n_controls))
+        for k in np.unique(fold):
+            inside = np.flatnonzero(fold == k)
+            of_controls[inside] = controls.values(sampler, int(k), some.design[inside], some.draws.rows[inside])
+        values = np.concatenate([values, of_controls], axis=3)
+    n_outputs, n_functions = values.shape[2:]
+    by_output = [
+        np.stack([index_terms(coalitions, weights, values[:, :, o, f]) for f in range(n_functions)], axis=-1)
+        for o in range(n_outputs)
+    ]
+    terms = np.stack(by_output, axis=2)
+    if controls is not None:
+        terms[..., 1:] -= controls.known[fold]
+    return terms
+
+
+def _analyse(
+    units: EvaluatedUnits,
+    controls: PairControls | None,
+    terms: MeanTerms,
+    design: TwoStageDesign,
+    rng: np.random.Generator,
+    *,
+    by_folds: bool,
+) -> Analysis:
+    """Coefficients, values and errors, as for the values of players."""
+
+    def roots(terms: Terms, design: TwoStageDesign, rng: np.random.Generator) -> CovarianceRoot:  # noqa: ARG001
+        return design.covariance_root(terms.pseudo_values(design.weights))
+
+    shape, known = terms.values.shape[1:], None
+    if controls is not None:
+        zero, inflation = np.zeros((*shape[:2], controls.n_controls)), 1.0
+        if units.sampler.estimator.reuses_evaluations:
+            coalitions = np.concatenate([some.design for some in units.replay()])
+            inflation = unseen_inflation(coalitions, controls.folds.n_folds)
+        known = KnownValues(zero, CovarianceRoot.zero_like(zero), controls.priors(), inflation)
+    sizes = np.repeat(np.ptp(units.values, axis=(0, 1))[:, None], shape[2], axis=1)
+    sample = Sample(terms, design, np.zeros((0, *shape[1:])), sizes, efficient=False, base_varies=False)
+    return analyse(sample, roots, known, rng, by_folds=by_folds)

@@ -1,0 +1,70 @@
+"""All units of a row with what they evaluated, one batch after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from controlshap._types import FloatArray
+from controlshap.crossfitting.fit import BATCH_DOUBLES
+from controlshap.sampling.sampler import Sampler
+from controlshap.sampling.units import Units
+from controlshap.statistics.batches import UnitIds
+from controlshap.statistics.two_stage import TwoStageDesign
+
+
+@dataclass(frozen=True)
+class EvaluatedUnits:
+    """The units of a sampler.
+
+    Attributes
+    ----------
+    sampler : Sampler
+    ids : UnitIds
+    values : ndarray of shape (units, k, outputs)
+        What coalitions are worth, means over draws, less half of v(0) + v(all) of the same draws.
+    """
+
+    sampler: Sampler
+    ids: UnitIds
+    values: FloatArray
+
+    @classmethod
+    def of(cls, sampler: Sampler) -> EvaluatedUnits:
+        """From the log of evaluations, and v_b(0) of each unit's draws."""
+        means = sampler.game.log.means
+        if means is None:
+            raise RuntimeError("the evaluations of units are not kept")
+        ids, at_draws = [], []
+        for units in sampler.kept.replay(_at_once(sampler)):
+            if units.draws.values is None:
+                raise RuntimeError("the values of single draws are not known")
+            ids.append(units.ids)
+            at_draws.append(units.draws.values[..., 0].mean(axis=1))
+        half = 0.5 * (np.concatenate(at_draws) + sampler.game.at_x[:, 0])
+        return cls(sampler, UnitIds.concatenate(ids), np.concatenate(means) - half[:, None])
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs of the model."""
+        return int(self.values.shape[2])
+
+    @cached_property
+    def design(self) -> TwoStageDesign:
+        """The blocks of all units."""
+        if not self.sampler.stream.in_blocks:
+            return TwoStageDesign.independent(len(self.ids))
+        exact = self.sampler.estimator.exact_per_draw
+        return TwoStageDesign(self.ids.block, self.sampler.n_blocks, exact_within=exact)
+
+    def replay(self) -> Iterator[Units]:
+        """All units again, as many at once as the memory is for."""
+        return self.sampler.kept.replay(_at_once(self.sampler))
+
+
+def _at_once(sampler: Sampler) -> int:
+    n_players, n_columns = sampler.game.imputer.players.n_players, len(sampler.game.x)
+    return max(1, BATCH_DOUBLES // (sampler.unit_cost * max(n_players, n_columns)))
