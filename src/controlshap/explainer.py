@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never, Unpack
 
@@ -100,6 +101,30 @@ class Explainer:
             "seconds_per_evaluation": seconds_per_evaluation, "output": output,
         }  # fmt: skip
         self._assembly = Assembly(model, background, groups, settings)
+
+    def __repr__(self) -> str:
+        assembly, model = self._assembly, self._assembly.model
+        names = [repr(name) for name in model.output_names or ()]
+        of_classes = f" of class{'es' if len(names) > 1 else ''} {', '.join(names[:5])}" if names else ""
+        absent = (
+            "ignore the revealed ones" if assembly.imputer.mixes_columns else "are conditioned on the revealed ones"
+        )
+        changed = [
+            f"{name}={value!r}"
+            for name, value in assembly.description.items()
+            if name != "features" and value not in (_DEFAULTS[name], repr(_DEFAULTS[name]))
+        ]
+        lines = [
+            f"Explainer of {model.name}: {model.quantity or 'model output'}{of_classes}",
+            f"  background  {assembly.n_background:,} rows, {len(self.column_names):,} columns, "
+            f"{self.players.n_players:,} players",
+            f"  features    {assembly.description['features']}: absent features {absent}",
+            f"  settings    {', '.join(changed) or 'defaults'}",
+        ]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
 
     @property
     def assembly(self) -> Assembly:
@@ -391,7 +416,8 @@ def _budget_of_shap(other: dict[str, Any], budget: int | None, n_background: int
     return found
 
 
-_SETTINGS = frozenset(inspect.signature(Explainer).parameters) - {"model", "background"}
+_DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(Explainer).parameters.items()}
+_SETTINGS = frozenset(_DEFAULTS) - {"model", "background"}
 
 
 def explain(model: Any, X: Any, background: Any, **settings: Any) -> Explanation:

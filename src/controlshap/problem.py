@@ -331,4 +331,4 @@ def put_behind(model: Model, encoding: Encoding) -> Model:
         return model
     # derivatives and forms are read from a model whose inputs are the columns, not from one behind an encoding
     source = model.source if encoding.is_plain else encoding
-    return Model(model.predict, source, encoding, model.output_names)
+    return replace(model, source=source, to_inputs=encoding)

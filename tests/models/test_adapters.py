@@ -58,7 +58,8 @@ def test_a_classifier_of_two_classes_gives_the_probability_of_the_second(classif
     classifier.fit(TRAIN, TWO)
     explanation = compare(classifier, lambda rows: classifier.predict_proba(rows)[:, 1], features=features)
     assert explanation.values.shape == (2, 3)
-    assert explanation.output_names is None
+    assert explanation.output_names == (str(classifier.classes_[1]),)
+    assert explanation.output_labels[0].startswith("probability of class ")
     total = explanation.values.sum(axis=1) + explanation.base_values
     np.testing.assert_allclose(total, classifier.predict_proba(X)[:, 1], atol=1e-9)
 

@@ -60,7 +60,7 @@ def test_two_float_outputs_of_a_regression_are_both_explained_but_probabilities_
 def test_an_onnx_classifier_gives_probabilities_not_labels(zipmap, tmp_path):
     predict = classifier_onnx(tmp_path / "two.onnx", [0, 1], zipmap, named="scores")
     explanation = explained(load_model(tmp_path / "two.onnx"), lambda rows: predict(rows)[:, 1])
-    assert explanation.output_names is None
+    assert explanation.output_labels == ("probability of class 1",)
     predict = classifier_onnx(tmp_path / "three.onnx", ["high", "low", "middle"], zipmap)
     explanation = explained(load_model(tmp_path / "three.onnx"), predict)
     assert explanation.output_names == ("high", "low", "middle")

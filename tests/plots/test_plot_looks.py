@@ -56,7 +56,7 @@ def test_several_outputs_at_odd_scales(name, scale):
     explanation = make(p=6, rows=20, outputs=3, scale=scale)
     ax = call(explanation, name, output=2)
     assert_readable(ax.figure)
-    assert "utput a very lo…" in ax.get_title(loc="left")
+    assert " very long name of an output" in ax.get_title(loc="left")
     by_name = call(explanation, name, output="bad $risk$")
     assert r"bad \$risk\$" in by_name.get_title(loc="left")
     assert_readable(by_name.figure)

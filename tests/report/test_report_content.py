@@ -34,7 +34,7 @@ def test_numbers_in_the_page_are_those_of_the_result(visit, sampled):
     shown = [float(t.replace("−", "-")) for t in page.locator("#players .value").all_text_contents()]
     errors = [float(t.lstrip("± \xa0")) for t in page.locator("#players .error").all_text_contents()]
     np.testing.assert_allclose(shown, sampled.values[row, players], atol=0.06 * max(errors))
-    np.testing.assert_allclose(errors, sampled.standard_errors[row, players], rtol=0.06)
+    np.testing.assert_allclose(errors, (high - low)[row, players] / 2.0, rtol=0.06)
     page.focus("#players tbody tr")
     told = dict(
         zip(
@@ -47,8 +47,10 @@ def test_numbers_in_the_page_are_those_of_the_result(visit, sampled):
     ends = [float(t.replace("−", "-")) for t in told["95 % interval"].split(" to ")]
     np.testing.assert_allclose(ends, [low[row, first], high[row, first]], atol=0.06 * errors[0])
     assert float(told["standard error"]) == pytest.approx(sampled.standard_errors[row, first], rel=0.01)
+    # ± is half an interval, here as everywhere
+    times = (high - low)[row, first] / 2.0 / sampled.standard_errors[row, first]
     assert told["without control"].replace("\xa0", " ") == format_with_error(
-        sampled.uncontrolled_values[row, first], sampled.uncontrolled_standard_errors[row, first]
+        sampled.uncontrolled_values[row, first], times * sampled.uncontrolled_standard_errors[row, first]
     ).replace("\xa0", " ")
     assert float(told["variance reduction"].rstrip(" %")) == pytest.approx(
         100 * sampled.variance_reduction[row, first], abs=0.11
@@ -64,7 +66,9 @@ def test_summary_in_words_and_importance(visit, sampled):
     assert "40 rows, by 6 players" in text
     assert f"{sampled.n_evaluations.sum():,} in all" in text
     first = summary.order[0]
-    told = format_with_error(summary.mean_absolute[first], summary.standard_errors[first]).replace("\xa0", " ")
+    reach = importance_interval(sampled, summary, 0.95)[1][first] - summary.mean_absolute[first]
+    told = format_with_error(summary.mean_absolute[first], reach).replace("\xa0", " ")
+    assert page.locator("#importance rect.unsigned").count() == 6
     assert f"{sampled.feature_names[first]} moves the prediction most, by {told}" in text
     assert f"needed {format_number(np.median(sampled.gain), 3)} times the model evaluations" in text
     names = page.locator("#importance tbody th").all_text_contents()
@@ -150,7 +154,7 @@ def test_words_for_errors_of_zero(sampled):
     assert sentences.about_errors(none) == "The evaluations show no sampling error."
     early = replace(none, complete=np.zeros(len(sampled), dtype=bool))
     assert sentences.about_errors(early).endswith("so far.")
-    assert "exact" not in sentences.about_importance(early, early.summary())
+    assert "exact" not in sentences.about_importance(early, early.summary(), 0.95)
     assert "exact" not in sentences.about_control(replace(early, uncontrolled_standard_errors=early.standard_errors))[0]
     n_half = len(sampled) // 2 + 1
     half = sampled.standard_errors.copy()

@@ -103,7 +103,7 @@ def test_rows_by_number_slice_mask_and_array(explanation, rows, numbers):
             assert some == tuple(whole[number] for number in numbers), name
     for name in ("feature_names", "column_names", "output_names", "player_columns", "entropy", "settings"):
         assert getattr(part, name) == getattr(explanation, name)
-    assert f"of {len(numbers)} row(s)" in repr(part)
+    assert f"of {len(numbers)} row{'' if len(numbers) == 1 else 's'} by" in repr(part)
 
 
 @BOTH

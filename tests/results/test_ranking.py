@@ -198,9 +198,11 @@ def test_the_frame_tells_outputs_apart(explanation2):
 def test_the_ranking_says_in_short_how_much_is_certified(explanation):
     sure = with_values(explanation, [3.0, -2.0, 1.0], 1e-6)
     unsure = with_values(explanation, [3.0, -2.0, 1.0], 10.0)
-    assert repr(sure.ranking()) == "<Ranking of 3 players in 1 row(s) at level 0.95: 100% wholly certified>"
-    assert "0% wholly certified" in repr(unsure.ranking(0.9))
-    assert "at level 0.9" in repr(unsure.ranking(0.9))
+    assert repr(sure.ranking()) == (
+        "Ranking of 3 players in 1 row, certified at 95 % (whole order in 100% of rows)\n  row 0: a > b > c"
+    )
+    assert "whole order in 0% of rows" in repr(unsure.ranking(0.9))
+    assert "certified at 90 %" in repr(unsure.ranking(0.9))
 
 
 def test_certified_places_grow_with_accuracy(explanation):

@@ -65,7 +65,11 @@ def explain_rows(
 
 def describe_call(assembly: Assembly, limits: Limits, stopping: Stopping) -> dict[str, Any]:
     """All settings of a call, for its result to keep."""
-    rest = {"refinements": 0, "n_background": assembly.n_background, "version": __version__}
+    model = assembly.model
+    rest = {
+        "refinements": 0, "n_background": assembly.n_background, "version": __version__, "model": model.name,
+        "quantity": model.quantity,
+    }  # fmt: skip
     return assembly.description | limits.describe(stopping) | rest
 
 

@@ -7,12 +7,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap.models.margins import MarginOf
 from controlshap.models.model import Model
 from controlshap.models.torch_module import TorchPredict, is_torch_module
+
+#: What the methods of fitted models return.
+QUANTITIES = {
+    "predict_proba": "probability",
+    "predict_log_proba": "log-probability",
+    "decision_function": "decision function",
+    "predict": "prediction",
+}
 
 
 def as_model(model: Any, output: str = "auto") -> Model:
@@ -31,26 +42,60 @@ def as_model(model: Any, output: str = "auto") -> Model:
         )
     if output == "margin":
         classes = getattr(model, "classes_", ())
-        names = tuple(str(c) for c in classes) if len(classes) > 2 else None
+        names = tuple(str(c) for c in classes)
         margin = MarginOf(model)
-        return Model(margin, margin, output_names=names)
-    if isinstance(model, Model):
-        return model
+        known = names if len(names) > 2 else names[1:] or None
+        return Model(margin, margin, output_names=known, quantity="margin", name=name_of(model))
+    return model if isinstance(model, Model) else replace(_adapt(model), name=name_of(model))
+
+
+def name_of(model: Any) -> str:
+    """What people call a model: its class (of a pipeline, that of the last step), or the name of the function."""
+    steps = getattr(model, "steps", None)
+    if isinstance(steps, list) and steps:
+        return f"{type(model).__name__} ending in {type(steps[-1][1]).__name__}"
+    owner, own = getattr(model, "__self__", None), getattr(model, "__name__", None)
+    if isinstance(own, str):
+        of_owner = f"{name_of(owner)}.{own}" if hasattr(owner, "predict") else own
+        return "a function" if own == "<lambda>" else of_owner
+    return type(model).__name__
+
+
+def _adapt(model: Any) -> Model:
     if isinstance(model, type):
         raise InvalidArgumentError(f"`model` is the class {model.__name__}, not a fitted model. Pass an instance.")
     if is_torch_module(model):
         return Model(TorchPredict(model), model)
     booster = _wrap_booster(model)
     if booster is not None:
-        return Model(booster, model)
+        return Model(booster, model, quantity="prediction")
     if hasattr(model, "predict_proba") or hasattr(model, "predict"):
         return _wrap_estimator(model)
     if callable(model):
-        return Model(model, model)
+        return _wrap_callable(model)
     raise InvalidArgumentError(
         f"`model` must be callable or a fitted model with `predict_proba` or `predict`; got "
         f"{type(model).__name__}. Pass for example `model.predict_proba`."
     )
+
+
+def _wrap_callable(function: Any) -> Model:
+    """A function; where it is a method of a fitted model, its outputs have names."""
+    quantity = QUANTITIES.get(getattr(function, "__name__", ""), "")
+    owner = getattr(function, "__self__", None)
+    if not quantity or not hasattr(owner, "predict"):
+        return Model(function, function)
+    classes = _names_of(getattr(owner, "classes_", None))
+    if classes is not None and quantity == "decision function" and len(classes) == 2:
+        classes = classes[1:]
+    return Model(function, function, output_names=None if quantity == "prediction" else classes, quantity=quantity)
+
+
+def _names_of(classes: Any) -> tuple[str, ...] | None:
+    """Names of classes; None where there are none, or several lists of them."""
+    if classes is None or len(classes) == 0 or np.ndim(classes[0]) > 0:
+        return None
+    return tuple(str(one) for one in classes)
 
 
 def _wrap_estimator(model: Any) -> Model:
@@ -58,16 +103,21 @@ def _wrap_estimator(model: Any) -> Model:
     classes = getattr(model, "classes_", None)
     if classes is not None and len(classes) == 0:
         classes = None  # a regressor whose class is shared with classifiers, such as CatBoost's
+    if classes is not None and np.ndim(classes[0]) > 0:
+        raise InvalidArgumentError(
+            f"`model` ({type(model).__name__}) is a classifier of {len(classes)} targets at once. Explain one at a "
+            "time: pass for example `lambda rows: model.predict_proba(rows)[0][:, 1]` for the first."
+        )
+    names = _names_of(classes)
     if hasattr(model, "predict_proba"):
-        if classes is not None and len(classes) == 2 and not isinstance(classes, list):  # a list: several outputs
-            return Model(SecondColumn(model.predict_proba), model)
-        names = tuple(str(c) for c in classes) if classes is not None else None
-        return Model(model.predict_proba, model, output_names=names)
-    if classes is None:
-        return Model(model.predict, model)
+        if names is not None and len(names) == 2:
+            return Model(SecondColumn(model.predict_proba), model, output_names=names[1:], quantity="probability")
+        return Model(model.predict_proba, model, output_names=names, quantity="probability")
+    if names is None:
+        return Model(model.predict, model, quantity="prediction")
     if hasattr(model, "decision_function"):
-        names = tuple(str(c) for c in classes) if len(classes) > 2 else None
-        return Model(model.decision_function, model, output_names=names)
+        known = names if len(names) > 2 else names[1:]
+        return Model(model.decision_function, model, output_names=known, quantity="decision function")
     raise InvalidArgumentError(
         f"`model` ({type(model).__name__}) is a classifier without `predict_proba` or `decision_function`; "
         "class labels have no Shapley values. Calibrate it (CalibratedClassifierCV), or pass a function."

@@ -32,13 +32,19 @@ class Model:
     source : object
         The user's model, from which derivatives and exact forms are read.
     output_names : tuple of str, or None
-        Names of the outputs, if the model has any.
+        Names of the outputs, if the model has any: classes, of two the second alone.
+    quantity : str
+        What an output is: "probability", "decision function", "prediction"; empty where nobody knows.
+    name : str
+        What people call the model: its class, or the name of the function.
     """
 
     predict: Callable[[Any], Any]
     source: Any
     to_inputs: Callable[[FloatArray], Any] = _as_they_are
     output_names: tuple[str, ...] | None = None
+    quantity: str = ""
+    name: str = "a function"
 
     def __call__(self, rows: FloatArray, *, n_outputs: int | None, where: str) -> FloatArray:
         """Predict rows, shape (n, outputs); `where` names the rows in error messages."""

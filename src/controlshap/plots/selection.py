@@ -10,7 +10,7 @@ from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray
 from controlshap.results.explanation import check_output
 from controlshap.results.wording import (
-    CATEGORY_WIDTH,
+    SENTENCE_WIDTH,
     clean,
     describe_zero_errors,
     escape,
@@ -74,14 +74,17 @@ class Selection:
 
     @property
     def title(self) -> str:
-        """Row and output in words, escaped; empty when there is nothing to choose."""
+        """Row and output in words, escaped; empty when there is nothing to say."""
         parts = [] if self.row is None else [f"row {self.row}"]
-        if self.output is not None:
-            names = self.whole.output_names
-            name = shorten(clean(names[self.output]), CATEGORY_WIDTH) if names else str(self.output)
-            parts.append(f"output {name}")
+        if self.output is not None or self.output_label != "model output":
+            parts.append(self.output_label)
         text = ", ".join(parts)
         return escape(text[:1].upper() + text[1:])
+
+    @property
+    def output_label(self) -> str:
+        """What the output is, in words; not escaped."""
+        return shorten(clean(self.whole.output_labels[self.output or 0]), SENTENCE_WIDTH)
 
     @property
     def not_shown(self) -> str:

@@ -60,10 +60,12 @@ def draw_waterfall(
     margin = 0.05 * (high - low) or 1.0
     ax.set_xlim(low - margin, high + margin)
     notes = [
-        f"each step with its own {format_level(chosen.level)} interval" if (steps.reaches > 0).any() else chosen.errors,
+        f"lines and ±: {format_level(chosen.level)} interval of each step"
+        if (steps.reaches > 0).any()
+        else chosen.errors,
         "pale: sign not certain" if steps.uncertain.any() else "",
     ]
-    style_axes(ax, title=chosen.title, x_label="model output", notes=notes)
+    style_axes(ax, title=chosen.title, x_label=escape(chosen.output_label), notes=notes)
     return ax
 
 

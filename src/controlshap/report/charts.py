@@ -38,7 +38,7 @@ class Bar:
     start: float = 0.0
     low: float | None = None
     high: float | None = None
-    positive: bool = True
+    kind: str = "unsigned"
 
 
 @dataclass(frozen=True)
@@ -86,16 +86,17 @@ def importance(explanation: Explanation, summary: Summary, level: float) -> Char
     bars = []
     for player in np.argsort(-np.abs(values), kind="stable"):
         value, error = float(values[player]), float(errors[player])
+        reach = float(highs[player]) - value if error > 0 else 0.0
         start, end = (_percent(place, low, high) for place in sorted((0.0, value)))
         bars.append(
             Bar(
                 explanation.feature_names[player],
-                format_signed(value, error) if single else format_with_error(value, error),
+                format_signed(value, reach) if single else format_with_error(value, reach),
                 round(end - start, 2),
                 start,
                 low=_percent(float(lows[player]), low, high) if error > 0 else None,
                 high=_percent(float(highs[player]), low, high) if error > 0 else None,
-                positive=value >= 0,
+                kind=("positive" if value >= 0 else "negative") if single else "unsigned",
             )
         )
     return Chart(tuple(bars), _ticks(low, high))

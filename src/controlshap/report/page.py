@@ -31,14 +31,6 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def output_names(explanation: Explanation) -> list[str]:
-    """Names of the outputs; numbers where the model gives none."""
-    n_outputs = explanation.values.shape[2] if explanation.values.ndim == 3 else 1
-    if explanation.output_names is not None and len(explanation.output_names) == n_outputs:
-        return list(explanation.output_names)
-    return [f"output {number}" for number in range(n_outputs)]
-
-
 def _facts(explanation: Explanation) -> list[tuple[str, str]]:
     """The four numbers at the top."""
     gains = explanation.gain[sentences.controlled_rows(explanation)]
@@ -80,7 +72,7 @@ def _output(explanation: Explanation, name: str, level: float, markup: Any) -> d
     ranking, summary = explanation.ranking(level), explanation.summary()
     return {
         "name": name,
-        "sentences": [sentences.about_importance(explanation, summary), sentences.about_order(ranking)],
+        "sentences": [sentences.about_importance(explanation, summary, level), sentences.about_order(ranking)],
         "importance": charts.importance(explanation, summary, level),
         "certified": charts.certified(ranking) if len(explanation) > 1 else None,
         "order": ranking.describe(0),
@@ -101,7 +93,7 @@ def render(explanation: Explanation, title: str, level: float) -> str:
     )
     style = _asset("report.css")
     script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in _SCRIPTS) + "})();\n"
-    names, several = output_names(explanation), explanation.values.ndim == 3
+    names, several = explanation.output_labels, explanation.values.ndim == 3
     gains = explanation.gain[sentences.controlled_rows(explanation)]
     statuses = {str(status): int((explanation.status == status).sum()) for status in np.unique(explanation.status)}
     exact = describe_zero_errors(explanation) == "exact"
@@ -113,6 +105,7 @@ def render(explanation: Explanation, title: str, level: float) -> str:
         n_bars=charts.N_BARS,
         facts=_facts(explanation),
         sentences=[sentences.about_run(explanation, len(names)), sentences.about_errors(explanation)],
+        question=sentences.about_question(explanation),
         control=sentences.about_control(explanation),
         controlled=len(gains) > 0,
         gains=charts.gains(gains),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def _encode_data(column: Any) -> dict[str, list[Any]]:
     return coded
 
 
-def common_block(explanation: Explanation, output_names: list[str], level: float) -> str:
+def common_block(explanation: Explanation, output_labels: Sequence[str], level: float) -> str:
     """The data that do not depend on the output."""
     data = explanation.player_data()
     gain = round_digits(np.where(np.isfinite(explanation.gain), explanation.gain, 0.0), 4)
@@ -60,7 +61,7 @@ def common_block(explanation: Explanation, output_names: list[str], level: float
         {
             "level": level,
             "players": list(explanation.feature_names),
-            "outputs": output_names,
+            "outputs": list(output_labels),
             "rows": len(explanation),
             "evaluations": explanation.n_evaluations.tolist(),
             "status": _encode_texts(explanation.status),
@@ -85,10 +86,11 @@ def output_block(explanation: Explanation, ranking: Ranking) -> str:
     values, errors = explanation.values, explanation.standard_errors
     plain, plain_errors = explanation.uncontrolled_values, explanation.uncontrolled_standard_errors
     bases = explanation.base_values
+    normal = float(quantile(np.array(np.inf), (1.0 - ranking.level) / 2.0))
     block: dict[str, Any] = {
         "predictions": round_digits(bases + values.sum(axis=1), 6).tolist(),
         "bases": round_digits(bases, 6).tolist(),
-        "baseErrors": round_digits(explanation.base_standard_errors, 3).tolist(),
+        "baseReaches": round_digits(normal * explanation.base_standard_errors, 3).tolist(),
         "values": round_by_errors(values, errors).tolist(),
         "errors": round_digits(errors, 3).tolist() if errors.any() else None,
         "critical": _critical(explanation.degrees_of_freedom, ranking.level),

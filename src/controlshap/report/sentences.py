@@ -8,11 +8,12 @@ import numpy as np
 
 from controlshap._types import BoolArray, FloatArray
 from controlshap.results.ranking import Ranking
-from controlshap.results.summary import Summary
+from controlshap.results.summary import Summary, importance_interval
 from controlshap.results.wording import (
     count_noun,
     describe_zero_errors,
     format_factor,
+    format_level,
     format_number,
     format_share,
     format_with_error,
@@ -27,6 +28,24 @@ if TYPE_CHECKING:
 NO_CHANGE = 0.005
 #: Players named in the sentence on importance.
 N_NAMED = 3
+
+
+def about_question(explanation: Explanation) -> str:
+    """What is explained, of which model, and what it means that a feature is absent."""
+    settings, labels = explanation.settings, explanation.output_labels
+    shown = join_words([shorten_in_sentence(label) for label in labels[:N_NAMED]])
+    more = f" and {len(labels) - N_NAMED} more outputs" if len(labels) > N_NAMED else ""
+    of_model = f" of the model {shorten_in_sentence(settings['model'])}" if settings.get("model") else ""
+    text = f"Explained is the {shown}{more}{of_model}."
+    rows = settings.get("n_background")
+    background = f"the {rows:,} rows of the background" if rows else "the background"
+    absent = {
+        "independent": f"Absent features take their values from {background}, whatever the present ones are "
+        "(independent features; interventional, or marginal, Shapley values).",
+        "correlated": f"Absent features follow their distribution given the present ones, a Gaussian fitted to "
+        f"{background} (correlated features; conditional Shapley values).",
+    }
+    return f"{text} {absent.get(str(settings.get('features')), '')}".rstrip()
 
 
 def about_run(explanation: Explanation, n_outputs: int) -> str:
@@ -48,20 +67,21 @@ def about_run(explanation: Explanation, n_outputs: int) -> str:
     return parts + (f", {int(spent.sum()):,} in all." if n > 1 else ".")
 
 
-def about_importance(explanation: Explanation, summary: Summary) -> str:
-    """Which players matter most for one output, with errors."""
+def about_importance(explanation: Explanation, summary: Summary, level: float) -> str:
+    """Which players matter most for one output, with half their intervals."""
     n = len(explanation)
     if not explanation.values.any():
         return "No player has an effect on the prediction: all values are 0."
     if n > 1:
-        values, errors, order = summary.mean_absolute, summary.standard_errors, summary.order
+        values, order = summary.mean_absolute, summary.order
+        reaches = importance_interval(explanation, summary, level)[1] - values
     else:
-        values, errors = explanation.values[0], explanation.standard_errors[0]
+        values, reaches = explanation.values[0], explanation.confidence_interval(level)[1][0] - explanation.values[0]
         order = np.argsort(-np.abs(values), kind="stable")
     named = []
     for place, player in enumerate(order[:N_NAMED]):
         value = float(values[player])
-        shown = ("+" if n == 1 and value > 0 else "") + format_with_error(value, float(errors[player]))
+        shown = ("+" if n == 1 and value > 0 else "") + format_with_error(value, float(reaches[player]))
         named.append(shown if place == 0 else f"{shorten_in_sentence(explanation.feature_names[player])} ({shown})")
     first = shorten_in_sentence(explanation.feature_names[order[0]])
     if n > 1:
@@ -70,7 +90,7 @@ def about_importance(explanation: Explanation, summary: Summary) -> str:
         text = f"The largest value is that of {first}, {named[0]}"
     text += f", followed by {join_words(named[1:])}" if len(named) > 1 else ""
     if explanation.standard_errors.any():
-        return text + "; after ± stands the standard error due to sampling."
+        return text + f"; ± is half a {format_level(level)} interval."
     return text + (". These values are exact." if describe_zero_errors(explanation) == "exact" else ".")
 
 

@@ -20,6 +20,7 @@ from controlshap.results.interactions import Interactions
 from controlshap.results.intervals import half_widths
 from controlshap.results.ranking import Ranking, rank
 from controlshap.results.summary import Summary, summarise
+from controlshap.results.wording import describe_outputs
 
 if TYPE_CHECKING:
     from controlshap.plots import Plots
@@ -98,7 +99,8 @@ class Explanation:
     column_names : tuple of str
         Names of the columns of `data`.
     output_names : tuple of str or None
-        Names of the outputs, when the model gives them.
+        Names of the outputs, when the model gives them: classes, of two the second alone. `output_labels` says what
+        the outputs are.
     player_columns : tuple of tuples of int
         Columns of `data` that belong to each player.
     entropy : int
@@ -207,13 +209,19 @@ class Explanation:
         return replace(self, evaluations=None, **changes)
 
     def __repr__(self) -> str:
-        rows, players = self.values.shape[:2]
-        outputs = f", {self.values.shape[2]} outputs" if self.values.ndim == 3 else ""
-        kinds = ", ".join(f"{(self.status == s).sum()} {s}" for s in np.unique(self.status))
-        return (
-            f"<Explanation of {rows} row(s), {players} players{outputs}: {kinds}; largest standard error "
-            f"{self.standard_errors.max(initial=0.0):.3g}>"
-        )
+        from controlshap.results.show import show_explanation
+
+        return show_explanation(self)
+
+    def _repr_html_(self) -> str:
+        from controlshap.results.show import explanation_as_html
+
+        return explanation_as_html(self)
+
+    @property
+    def output_labels(self) -> tuple[str, ...]:
+        """What each output is, in words, such as "probability of class 'malignant'"."""
+        return tuple(describe_outputs(self))
 
     @property
     def gain(self) -> FloatArray:
@@ -367,7 +375,7 @@ class Explanation:
 def check_output(explanation: Explanation, output: Any) -> int | None:
     """An output's number from its number or name; None for a model with one output."""
     if explanation.values.ndim == 2:
-        if output is not None:
+        if output is not None and output not in (explanation.output_names or ()):
             raise InvalidArgumentError(f"`output` must be left out: the model has one output; got {output!r}.")
         return None
     n = explanation.values.shape[2]

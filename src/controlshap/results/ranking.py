@@ -84,9 +84,14 @@ class Ranking:
         return " > ".join(group[0] if len(group) == 1 else "{" + ", ".join(group) + "}" for group in groups)
 
     def __repr__(self) -> str:
-        rows, p = self.order.shape[:2]
-        share = float((self.n_ordered == p).mean())
-        return f"<Ranking of {p} players in {rows} row(s) at level {self.level:g}: {share:.0%} wholly certified>"
+        from controlshap.results.show import show_ranking
+
+        return show_ranking(self)
+
+    def _repr_html_(self) -> str:
+        from controlshap.results.show import ranking_as_html
+
+        return ranking_as_html(self)
 
     def to_frame(self) -> Any:
         """A pandas frame: one line for each row, output and place."""

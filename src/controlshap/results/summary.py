@@ -75,9 +75,14 @@ class Summary:
         return np.argsort(-self.mean_absolute, axis=0, kind="stable")
 
     def __repr__(self) -> str:
-        shown = self.mean_absolute if self.mean_absolute.ndim == 1 else self.mean_absolute.sum(axis=1)
-        first = [f"{self.feature_names[j]} {shown[j]:.3g}" for j in np.argsort(-shown, kind="stable")[:5]]
-        return f"<Summary of {self.n_rows} row(s): {', '.join(first)}{', ...' if len(shown) > 5 else ''}>"
+        from controlshap.results.show import show_summary
+
+        return show_summary(self)
+
+    def _repr_html_(self) -> str:
+        from controlshap.results.show import summary_as_html
+
+        return summary_as_html(self)
 
     def to_frame(self) -> Any:
         """A pandas frame: one line for each player and output."""

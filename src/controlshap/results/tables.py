@@ -29,7 +29,7 @@ def tidy_columns(explanation: Explanation) -> dict[str, Any]:
         "row": index[0],
         "feature": np.array(explanation.feature_names, dtype=object)[index[1]],
     }
-    if several:
+    if several or explanation.output_names:
         names = explanation.output_names or tuple(str(i) for i in range(outputs))
         columns["output"] = np.array(names, dtype=object)[index[2]]
     for name, array in (

@@ -328,6 +328,18 @@ def scale_to_unit(entries: AnyArray) -> FloatArray:
     return np.where(np.isnan(numbers), np.nan, shade)
 
 
+def describe_outputs(explanation: Explanation) -> list[str]:
+    """What each output is, in words: `probability of class 'malignant'`, `prediction`, `output 2`."""
+    n_outputs = explanation.values.shape[2] if explanation.values.ndim == 3 else 1
+    quantity, names = explanation.settings.get("quantity", ""), explanation.output_names
+    if names is None or len(names) != n_outputs:
+        several = f"{quantity}, output" if quantity else "output"
+        return [quantity or "model output"] if n_outputs == 1 else [f"{several} {i}" for i in range(n_outputs)]
+    if not quantity or quantity == "prediction":
+        return list(names)
+    return [f"{quantity} of class {name if name.lstrip('-').isdigit() else repr(name)}" for name in names]
+
+
 def describe_zero_errors(explanation: Explanation) -> str:
     """What errors of 0 mean: they prove little until every background row was used."""
     if bool((explanation.status == "exact").all()):

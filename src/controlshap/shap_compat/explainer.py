@@ -260,8 +260,15 @@ class KernelExplainer:
             "link": known.get(self._link, str(self.link)),
             "keep_index": self._keep_index,
             "weighted_background": self.data.is_weighted,
+            "model": self._shap_model.model.name,
+            "quantity": self._describe_quantity(),
         }
         return replace(explanation, settings=explanation.settings | own)
+
+    def _describe_quantity(self) -> str:
+        """What is explained: the model's output, or the link of its mean."""
+        quantity, known = self._shap_model.model.quantity, {identity: "", logit: "log-odds of the mean "}
+        return (known.get(self._link, "link of the mean ") + (quantity or "output")) if self._linked else quantity
 
     def _explain_mean(self, X: Any, budget: int, goals: LimitOptions, **how: Any) -> Explanation:
         assert self._explainer is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ from scipy.sparse import csr_matrix
 
 from controlshap._types import AnyArray
 from controlshap.models.adapters import as_model
-from controlshap.models.model import Model
 
 
 class ShapModel:
@@ -35,7 +35,7 @@ class ShapModel:
         is_function = adapted.predict is model
         self.arrays = is_function and not frames and not _was_fitted_on_names(model)
         source = _owner(model) if is_function else adapted.source
-        self.model = Model(self if is_function else adapted.predict, source, output_names=adapted.output_names)
+        self.model = replace(adapted, predict=self if is_function else adapted.predict, source=source)
 
     def __call__(self, rows: Any) -> Any:
         """Predict, and note the number of dimensions."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -172,4 +172,4 @@ class ArrayInput:
 def with_arrays(model: Any) -> Model:
     """Return a model that is given arrays although the rows are frames."""
     known = as_model(model)
-    return Model(ArrayInput(known.predict), known.source, output_names=known.output_names)
+    return replace(known, predict=ArrayInput(known.predict))

@@ -26,7 +26,9 @@ def load_onnx(path: Path) -> Model:
     """Return the model as a function of rows."""
     model = OnnxModel(path.read_bytes(), path.name)
     labels = _class_labels(model.content, path.name) if model.is_classifier else ()
-    return Model(model, model, output_names=labels if len(labels) > 2 else None)
+    names = labels if len(labels) > 2 else labels[1:] or None
+    quantity = "probability" if model.is_classifier else "prediction"
+    return Model(model, model, output_names=names, quantity=quantity, name=path.name)
 
 
 class OnnxModel:

@@ -73,7 +73,7 @@ function playerRow(one, row, place, ticks, withPlain) {
   const plot = element('td', 'plot');
   plot.append(bar(one, place, ticks, withPlain));
   const numbers = element('td', 'number');
-  const [value, error] = signed(one.value, one.error).split(PLUS_MINUS);
+  const [value, error] = signed(one.value, one.reach).split(PLUS_MINUS);
   numbers.append(element('span', 'value', value));
   if (error) numbers.append(' ', element('span', 'error', PLUS_MINUS.trimStart() + error));
   else if (decoded(common.status, row) === 'exact') numbers.append(' ', element('span', 'error', 'exact'));
@@ -127,7 +127,7 @@ function drawPlayers(output, row, view) {
   more.hidden = drawnNow.length === found.length;
   more.textContent = 'Show all ' + count(found.length, 'player');
   const sampled = all.some((one) => one.error > 0);
-  const interval = 'Thin lines are ' + number(100 * common.level) + ' % intervals';
+  const interval = 'Thin lines are ' + number(100 * common.level) + ' % intervals, of which \u00b1 is half';
   const below = withPlain ? '; below each bar, in grey, what the same evaluations give without control' : '';
   document.getElementById('players-caption').textContent = sampled ? interval + below + '.' : '';
 }

@@ -35,6 +35,7 @@ function entry(output, row, player) {
     name: players[player],
     value,
     error,
+    reach: times * error,
     low: value - times * error,
     high: value + times * error,
     controlled: Boolean(found.plainValues) && decoded(common.controls, row) !== '',

@@ -13,7 +13,7 @@ function drawRow() {
   get('row-title').textContent = 'Row ' + grouped(row, 0);
   get('row-status').textContent = status;
   get('row-status').dataset.status = status;
-  const base = withError(found.bases[row], found.baseErrors[row]);
+  const base = withError(found.bases[row], found.baseReaches[row]);
   const moved = found.predictions[row] - found.bases[row];
   const sum = (moved < 0 ? ' ' + MINUS + ' ' : ' + ') + number(Math.abs(moved));
   const name = common.outputs.length > 1 ? ' of ' + common.outputs[output] : '';

@@ -11,7 +11,7 @@ function fillTooltip(one, row) {
     lines.push(['standard error', decoded(common.status, row) === 'exact' ? '0 (exact)' : '0']);
   }
   if (one.controlled) {
-    lines.push(['without control', withError(one.plainValue, one.plainError)]);
+    lines.push(['without control', withError(one.plainValue, one.plainReach)]);
     lines.push(['variance reduction', number(100 * one.reduction, 3) + ' %']);
   }
   const list = element('dl');

@@ -1,0 +1,221 @@
+"""Results as they show themselves: short texts at a prompt, tables and a picture in notebooks.
+
+After ± stands half the width of a 95 % interval, here as everywhere.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from controlshap._errors import MissingExtraError
+from controlshap._types import FloatArray
+from controlshap.results.wording import (
+    SENTENCE_WIDTH,
+    clean,
+    count_noun,
+    describe_outputs,
+    format_level,
+    format_number,
+    format_with_error,
+    shorten,
+)
+
+if TYPE_CHECKING:
+    from controlshap.results.explanation import Explanation
+    from controlshap.results.ranking import Ranking
+    from controlshap.results.summary import Summary
+
+#: Rows, players and outputs that a text has; rows and players that a table in a notebook has.
+TEXT_ROWS, TEXT_PLAYERS, TEXT_OUTPUTS = 3, 5, 3
+TABLE_ROWS, TABLE_PLAYERS = 10, 20
+#: Characters of the order of a row in a text.
+LINE = 90
+#: Level of the intervals, of which ± is half.
+LEVEL = 0.95
+#: What ± means.
+REACH = f"± is half a {format_level(LEVEL)} interval"
+
+
+def show_explanation(explanation: Explanation) -> str:
+    """An explanation as text: what is explained, the largest values of the first rows, how the rows ended."""
+    n, p = explanation.values.shape[:2]
+    labels = describe_outputs(explanation)
+    what = labels[0] if len(labels) == 1 else f"{len(labels)} outputs, {', '.join(labels[:TEXT_OUTPUTS])}"
+    what += ", ..." if len(labels) > TEXT_OUTPUTS else ""
+    lines = [f"Explanation of {count_noun(n, 'row')} by {count_noun(p, 'player')}: {what}{_of_model(explanation)}"]
+    for row in range(min(n, TEXT_ROWS)):
+        for number, label in enumerate(labels[:TEXT_OUTPUTS]):
+            name = f"row {row}" if len(labels) == 1 else f"row {row}, {label}"
+            lines.append(f"  {name}: {_row_as_text(explanation, row, number)}")
+    if n > TEXT_ROWS:
+        lines.append(f"  and {count_noun(n - TEXT_ROWS, 'row')} more")
+    return "\n".join([*lines, _ending(explanation)])
+
+
+def _of_model(explanation: Explanation) -> str:
+    name = explanation.settings.get("model", "")
+    return f" ({shorten(clean(name), SENTENCE_WIDTH)})" if name else ""
+
+
+def _ending(explanation: Explanation) -> str:
+    counts = {str(s): int((explanation.status == s).sum()) for s in np.unique(explanation.status)}
+    kinds = ", ".join(f"{count_noun(count, 'row')} {status}" for status, count in counts.items()) or "no rows"
+    spent = int(np.median(explanation.n_evaluations)) if len(explanation) else 0
+    text = f"{kinds}; {count_noun(spent, 'model evaluation')} for a row"
+    if not explanation.standard_errors.any():
+        return text
+    largest = format_number(float(explanation.standard_errors.max()), 2)
+    return f"{text}; {REACH}; largest standard error {largest}"
+
+
+def _row_as_text(explanation: Explanation, row: int, number: int) -> str:
+    """`0.63 + worst area +0.123 ± 0.004, ... = 0.91`."""
+    part = explanation[row].output(number if explanation.values.ndim == 3 else None)
+    values, reaches = part.values[0], _reaches(part)[0]
+    order = np.argsort(-np.abs(values), kind="stable")
+    named = [
+        f"{part.feature_names[player]} {_signed(values[player], reaches[player])}" for player in order[:TEXT_PLAYERS]
+    ]
+    more = f", {len(order) - TEXT_PLAYERS} more" if len(order) > TEXT_PLAYERS else ""
+    base, total = _base_and_prediction(part, 0)
+    return f"{format_number(total)} = base {format_number(base)}, {', '.join(named)}{more}"
+
+
+def _base_and_prediction(part: Explanation, row: int) -> tuple[float, float]:
+    """Base value and prediction; a prediction that is nothing but rounding is 0."""
+    base, values = float(part.base_values[row]), part.values[row]
+    total = base + float(values.sum())
+    return base, 0.0 if abs(total) < 1e-12 * (abs(base) + float(np.abs(values).sum())) else total
+
+
+def _reaches(explanation: Explanation) -> FloatArray:
+    low, high = explanation.confidence_interval(LEVEL)
+    return (high - low) / 2.0
+
+
+def _signed(value: float, reach: float) -> str:
+    text = format_with_error(float(value), float(reach)).replace("\N{NO-BREAK SPACE}", " ")
+    return f"+{text}" if value > 0 else text
+
+
+def show_summary(summary: Summary) -> str:
+    """A summary as text: the largest means with their errors."""
+    means, errors = summary.mean_absolute, summary.standard_errors
+    if means.ndim == 2:
+        means, errors = means.sum(axis=1), np.sqrt((errors**2).sum(axis=1))
+    order = np.argsort(-means, kind="stable")
+    named = [
+        f"{summary.feature_names[j]} {format_number(float(means[j]), 3)} (standard error "
+        f"{format_number(float(errors[j]), 2)})"
+        for j in order[:TEXT_PLAYERS]
+    ]
+    more = f", {len(order) - TEXT_PLAYERS} more" if len(order) > TEXT_PLAYERS else ""
+    return f"Mean absolute values over {count_noun(summary.n_rows, 'row')}: {', '.join(named)}{more}"
+
+
+def show_ranking(ranking: Ranking) -> str:
+    """A ranking as text: the first rows in words; braces hold what is not certified."""
+    rows, p = ranking.order.shape[:2]
+    whole = float((ranking.n_ordered == p).mean()) if rows else 0.0
+    lines = [
+        f"Ranking of {count_noun(p, 'player')} in {count_noun(rows, 'row')}, certified at "
+        f"{format_level(ranking.level)} (whole order in {whole:.0%} of rows)"
+    ]
+    output = None if ranking.order.ndim == 2 else 0
+    first = "" if output is None else ", output 0"
+    for row in range(min(rows, TEXT_ROWS)):
+        text = ranking.describe(row, output)
+        lines.append(f"  row {row}{first}: {text if len(text) <= LINE else text[:LINE] + ' ...'}")
+    return "\n".join([*lines, *([f"  and {count_noun(rows - TEXT_ROWS, 'row')} more"] if rows > TEXT_ROWS else [])])
+
+
+def explanation_as_html(explanation: Explanation) -> str:
+    """An explanation in a notebook: the waterfall of one row, or a table of values."""
+    if len(explanation) == 1 and explanation.values.ndim == 2:
+        picture = _waterfall(explanation)
+        if picture:
+            return f"{picture}<p>{escape(_ending(explanation))}</p>"
+    labels = describe_outputs(explanation)
+    part = explanation[:TABLE_ROWS].output(0 if explanation.values.ndim == 3 else None)
+    shown = np.argsort(-np.abs(part.values).sum(axis=0), kind="stable")[:TABLE_PLAYERS]
+    reaches = _reaches(part)
+    head = ["row", "prediction", "base value", *(part.feature_names[player] for player in shown)]
+    body = [
+        [
+            str(row),
+            *(format_number(number) for number in _base_and_prediction(part, row)[::-1]),
+            *(_signed(part.values[row, player], reaches[row, player]) for player in shown),
+        ]
+        for row in range(len(part))
+    ]
+    left = [
+        f"{count_noun(len(explanation) - len(part), 'row')} more" if len(explanation) > len(part) else "",
+        f"{count_noun(len(part.feature_names) - len(shown), 'smaller player')}"
+        if len(shown) < len(part.feature_names)
+        else "",
+        f"other outputs: {', '.join(labels[1:])}" if len(labels) > 1 else "",
+    ]
+    title = f"{count_noun(len(explanation), 'row')}: {labels[0]}{_of_model(explanation)}"
+    return make_table(title, head, body, [*left, _ending(explanation)])
+
+
+def _waterfall(explanation: Explanation) -> str:
+    """The waterfall as SVG inside a page; empty where there is no matplotlib."""
+    try:
+        ax = explanation.plot.waterfall(0)
+    except MissingExtraError:
+        return ""
+    import matplotlib.pyplot as plt
+
+    text = io.StringIO()
+    ax.figure.savefig(text, format="svg", bbox_inches="tight", facecolor="white")
+    plt.close(ax.figure)
+    drawing = text.getvalue()
+    return drawing[drawing.index("<svg") :]
+
+
+def summary_as_html(summary: Summary) -> str:
+    """A summary in a notebook."""
+    means, errors = summary.mean_absolute, summary.standard_errors
+    if means.ndim == 2:
+        means, errors = means.sum(axis=1), np.sqrt((errors**2).sum(axis=1))
+    order = np.argsort(-means, kind="stable")[:TABLE_PLAYERS]
+    head = ["feature", "mean |value|", "standard error"]
+    body = [
+        [summary.feature_names[j], format_number(float(means[j]), 4), format_number(float(errors[j]), 2)] for j in order
+    ]
+    more = len(means) - len(order)
+    left = [f"{count_noun(more, 'smaller player')}" if more else ""]
+    return make_table(f"Mean absolute values over {count_noun(summary.n_rows, 'row')}", head, body, left)
+
+
+def ranking_as_html(ranking: Ranking) -> str:
+    """A ranking in a notebook."""
+    rows = range(min(len(ranking.order), TABLE_ROWS))
+    outputs: Sequence[int | None] = [None] if ranking.order.ndim == 2 else range(ranking.order.shape[2])
+    body = [
+        [str(row) if output is None else f"{row}, output {output}", ranking.describe(row, output)]
+        for row in rows
+        for output in outputs
+    ]
+    more = len(ranking.order) - len(rows)
+    left = ["braces hold what is not certified, or tied", f"{count_noun(more, 'row')} more" if more else ""]
+    return make_table(f"Order by magnitude, certified at {format_level(ranking.level)}", ["row", "order"], body, left)
+
+
+def make_table(title: str, head: Sequence[str], body: Sequence[Sequence[str]], notes: Sequence[str]) -> str:
+    """A table for a notebook; every text is escaped, and notes that are empty are left out."""
+    cells = "".join(f"<th>{escape(clean(text))}</th>" for text in head)
+    lines = "".join(
+        "<tr>" + "".join(f"<td>{escape(clean(text))}</td>" for text in line) + "</tr>" for line in body
+    )  # fmt: skip
+    below = escape("; ".join(note for note in notes if note))
+    return (
+        f'<div style="overflow-x:auto"><p><b>{escape(clean(title))}</b></p><table><thead><tr>{cells}</tr></thead>'
+        f"<tbody>{lines}</tbody></table><p>{below}</p></div>"
+    )

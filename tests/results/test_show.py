@@ -1,0 +1,117 @@
+"""Results show themselves: texts at a prompt, tables and pictures in notebooks, names of what is explained."""
+
+import sys
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.multioutput import MultiOutputClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+import controlshap as cs
+
+X, Y = load_breast_cancer(return_X_y=True, as_frame=True)
+X, KIND = X.iloc[:, :12], Y.map({0: "malignant", 1: "benign"})
+SCORES = make_pipeline(StandardScaler(), SVC()).fit(X, KIND)
+
+
+def explained(model, rows=None, **settings):
+    rows = X if rows is None else rows
+    return cs.Explainer(model, rows[:30], **settings)(rows[:4], budget=400, rng=0)
+
+
+def test_what_is_explained_has_a_name():
+    logistic = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, KIND)
+    assert explained(logistic).output_names == ("malignant",)
+    assert explained(logistic).output_labels == ("probability of class 'malignant'",)
+    assert explained(SCORES).output_labels == ("decision function of class 'malignant'",)
+    assert explained(LinearRegression().fit(X, Y)).output_labels == ("prediction",)
+    assert explained(lambda rows: rows.to_numpy()[:, 0]).output_labels == ("model output",)
+    both = explained(logistic.predict_proba)
+    assert both.output_labels == ("probability of class 'benign'", "probability of class 'malignant'")
+    assert both.output("malignant").output_labels == ("probability of class 'malignant'",)
+    iris, kinds = load_iris(return_X_y=True)
+    three = explained(LogisticRegression(max_iter=500).fit(iris, kinds), iris)
+    assert three.output_labels == ("probability of class 0", "probability of class 1", "probability of class 2")
+
+
+def test_names_reach_the_frame_the_plot_and_a_file(tmp_path):
+    found = explained(SCORES)
+    assert set(found.to_frame()["output"]) == {"malignant"}
+    ax = found.plot.waterfall(0)
+    assert ax.get_title(loc="left") == "Row 0, decision function of class 'malignant'"
+    assert "lines and ±: 95 % interval of each step" in ax.get_xlabel()
+    assert cs.load(found.save(tmp_path / "result")).output_labels == found.output_labels
+    assert found.output("malignant") is found.output() is found
+    with pytest.raises(cs.InvalidArgumentError, match="must be left out"):
+        found.output("benign")
+
+
+def test_a_linked_explanation_says_so():
+    explainer = cs.KernelExplainer(
+        make_pipeline(StandardScaler(), LogisticRegression()).fit(X, KIND).predict_proba, X[:5], link="logit"
+    )
+    explainer.shap_values(X[:1], nsamples=60)
+    assert explainer.explanation.output_labels[1] == "log-odds of the mean probability of class 'malignant'"
+    assert explainer.explanation.settings["model"] == "Pipeline ending in LogisticRegression.predict_proba"
+
+
+def test_texts_hold_values_and_errors():
+    found = explained(SCORES)
+    first, *rows, last = repr(found).splitlines()
+    assert first == (
+        "Explanation of 4 rows by 12 players: decision function of class 'malignant' (Pipeline ending in SVC)"
+    )
+    assert len(rows) == 4
+    assert rows[-1] == "  and 1 row more"
+    assert all(row.count("±") == 5 for row in rows[:-1])
+    assert "± is half a 95 % interval" in last
+    low, high = found.confidence_interval(0.95)
+    player = int(np.abs(found.values[0]).argmax())
+    reach = float(rows[0].split("±")[1].split(",")[0])
+    assert reach == pytest.approx((high - low)[0, player] / 2, rel=0.06)
+    assert repr(found.ranking()).splitlines()[1].startswith("  row 0: ")
+    assert "standard error" in repr(found.summary())
+
+
+def test_an_explainer_says_what_it_explains_and_how():
+    told = repr(cs.Explainer(SCORES, X[:30], control="none", features="correlated"))
+    assert "Explainer of Pipeline ending in SVC: decision function of class 'malignant'" in told
+    assert "30 rows, 12 columns, 12 players" in told
+    assert "correlated: absent features are conditioned on the revealed ones" in told
+    assert "settings    control='none'" in told
+    assert "settings    defaults" in repr(cs.Explainer(SCORES, X[:30]))
+
+
+def test_notebooks_get_a_waterfall_of_one_row_and_tables_of_several(monkeypatch):
+    found = explained(SCORES)
+    assert "<svg" in found[0]._repr_html_()
+    assert "<table" in found._repr_html_()
+    assert found._repr_html_().count("<tr>") == 5
+    for shown in (found.summary(), found.ranking(), cs.Explainer(SCORES, X[:30])):
+        assert shown._repr_html_().startswith("<")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    assert "<table" in found[0]._repr_html_()
+
+
+def test_names_are_text_in_a_notebook():
+    rows = X.rename(columns={X.columns[0]: "<script>alert(1)</script>"})
+    found = explained(lambda inputs: inputs.to_numpy()[:, 0] * inputs.to_numpy()[:, 1], rows)
+    assert "<script" not in found._repr_html_()
+    assert "<script" not in found.ranking()._repr_html_()
+
+
+def test_no_rows_are_no_mistake():
+    nothing = explained(SCORES)[:0]
+    assert repr(nothing).startswith("Explanation of 0 rows")
+    assert "<table" in nothing._repr_html_()
+
+
+def test_a_classifier_of_several_targets_gets_the_way_out():
+    several = MultiOutputClassifier(LogisticRegression(max_iter=5000)).fit(X, np.column_stack([Y, 1 - Y]))
+    with pytest.raises(cs.InvalidArgumentError, match=r"2 targets at once.*predict_proba\(rows\)\[0\]"):
+        cs.Explainer(several, X[:30])
