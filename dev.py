@@ -1,6 +1,7 @@
 """The front door for people with Python and pip and nothing else.
 
-    python3 dev.py demo             make the environment, explain an embedded data set, write a picture
+    python3 dev.py demo             make .venv-demo (400 MB), explain an embedded data set, write a report
+    python3 dev.py demo --shap      the same beside shap's KernelExplainer (300 MB more)
     python3 dev.py test             make the environment, lint, check types and imports, run every test
     python3 dev.py test --fast      the same without slow tests: two minutes
     python3 dev.py test --oldest    make .venv-oldest with the oldest versions promised, run the fast tests there
@@ -19,7 +20,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-ENVIRONMENT, OLDEST, PEERS = (ROOT / name for name in (".venv", ".venv-oldest", ".venv-peers"))
+ENVIRONMENT, DEMO, OLDEST, PEERS = (ROOT / name for name in (".venv", ".venv-demo", ".venv-oldest", ".venv-peers"))
 BINARIES = "Scripts" if os.name == "nt" else "bin"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 INSTALL = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
@@ -49,7 +50,7 @@ def make_environment(folder: Path, extra: str, *constraints: str) -> Path:
     if sys.version_info < (3, 11):
         sys.exit(f"controlshap needs Python 3.11 or newer; this is {sys.version.split()[0]}.")
     versions = read_constraints(*constraints)
-    state = (ROOT / "pyproject.toml").read_text() + "\n".join(versions.values()) + sys.version
+    state = (ROOT / "pyproject.toml").read_text() + "\n".join(versions.values()) + sys.version + extra
     wanted, stamp, python = hashlib.sha256(state.encode()).hexdigest(), folder / "installed.sha256", python_of(folder)
     if stamp.is_file() and stamp.read_text() == wanted:
         return python
@@ -57,11 +58,19 @@ def make_environment(folder: Path, extra: str, *constraints: str) -> Path:
     venv.create(folder, with_pip=True, clear=True)
     merged = folder / "constraints.txt"
     merged.write_text("\n".join(versions.values()) + "\n")
-    # torch by its exact version first: the range in the extra would take the newest build.
-    run(python, *INSTALL, "-c", merged, versions["torch"])
-    run(python, *INSTALL, "-c", merged, "-e", f".[{extra}]")
+    if extra in ("dev", "test"):
+        # torch by its exact version first: the range in the extra would take the newest build.
+        run(python, *INSTALL, "-c", merged, versions["torch"])
+    run(python, *INSTALL, "--no-compile", "-c", merged, "-e", f".[{extra}]")
     stamp.write_text(wanted)
     return python
+
+
+def demo(arguments: list[str]) -> None:
+    """Explain an embedded data set, in an environment with what that needs and no more."""
+    extra = "demo,shap" if "--shap" in arguments else "demo"
+    python = make_environment(DEMO, extra, "constraints.txt")
+    run(python, "-m", "controlshap.cli.demo", *arguments)
 
 
 def make_peers(arguments: list[str]) -> None:
@@ -120,10 +129,10 @@ def main() -> None:
         make_peers(arguments)
     elif job == "test":
         test(arguments)
+    elif job == "demo":
+        demo(arguments)
     else:
-        python = make_environment(ENVIRONMENT, "dev", "constraints.txt")
-        if job == "demo":
-            run(python, "-m", "controlshap.cli.demo", *arguments)
+        make_environment(ENVIRONMENT, "dev", "constraints.txt")
 
 
 if __name__ == "__main__":
