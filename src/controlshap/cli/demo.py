@@ -93,12 +93,13 @@ def rerun(label: str, explain: Callable[[int], FloatArray], n_runs: int = N_RERU
 def compare(case: DemoCase, row: FloatArray, *, with_shap: bool) -> list[Reruns]:
     """Rerun ours and theirs at equal evaluations, and theirs in the time that ours takes."""
     ours = case.explainer()
-    found = rerun("controlshap", lambda seed: ours(row, budget=BUDGET, rng=seed).values[0])
+    own = rerun("controlshap", lambda seed: ours(row, budget=BUDGET, rng=seed).values[0])
     plain = case.explainer(estimator="kernel", control="none")
 
     def explain(seed: int, budget: int) -> FloatArray:
         if not with_shap:
-            return plain(row, budget=budget, rng=seed).values[0]
+            found: FloatArray = plain(row, budget=budget, rng=seed).values[0]
+            return found
         np.random.seed(seed)  # noqa: NPY002 (shap draws from the global state)
         explainer = need("shap").KernelExplainer(case.predict, case.background)
         values: FloatArray = explainer.shap_values(
@@ -108,9 +109,9 @@ def compare(case: DemoCase, row: FloatArray, *, with_shap: bool) -> list[Reruns]
 
     name = "shap.KernelExplainer" if with_shap else "KernelSHAP, no control"
     same = rerun(name, lambda seed: explain(seed, BUDGET))
-    in_time = int(np.clip(BUDGET * found.seconds / same.seconds, BUDGET, 40 * BUDGET))
+    in_time = int(np.clip(BUDGET * own.seconds / same.seconds, BUDGET, 40 * BUDGET))
     longer = rerun(f"{name}, {in_time:,} evaluations", lambda seed: explain(seed, in_time), 8)
-    return [found, same, longer]
+    return [own, same, longer]
 
 
 def table(case: DemoCase, runs: list[Reruns]) -> str:
@@ -182,7 +183,7 @@ def main(arguments: list[str] | None = None) -> None:
     print("A smooth network is what the control fits best. For your own model: controlshap benchmark MODEL ROWS")
     picture(case, runs, out / "demo.png")
     report = explanation.report(out / "report.html", title="Tumours: why the model says malignant")
-    print(f"\nOpen {report}: every row, its values with intervals, and what is certain. Beside it: demo.png, explanation")
+    print(f"\nOpen {report}: every row, its values with intervals, and what is certain. Beside it: demo.png")
 
 
 if __name__ == "__main__":
