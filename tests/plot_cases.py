@@ -13,7 +13,7 @@ LONG = (
     "$income_{}$ of & <b>the</b> \"household\" <script>'alert'</script>",
 )
 TABLES = ("bar", "waterfall", "beeswarm", "ranking", "variance_reduction")
-ALL = (*TABLES, "dependence", "convergence")
+ALL = (*TABLES, "dependence", "convergence", "interactions")
 
 
 def make(p=4, rows=6, outputs=0, kind="sampled", seed=0, scale=1.0):
@@ -49,6 +49,9 @@ def make(p=4, rows=6, outputs=0, kind="sampled", seed=0, scale=1.0):
         )
         for r in range(rows)
     )
+    n_pairs = p * (p - 1) // 2
+    pairs = rng.normal(size=(rows, n_pairs, *many)) * np.exp(-np.arange(n_pairs))[:, *[None] * len(many)] * scale
+    pair_errors = np.full(pairs.shape, 0.02 * scale * (kind == "sampled"))
     return Explanation(
         values=values, standard_errors=errors, base_values=base, base_standard_errors=base * 0,
         uncontrolled_values=values, uncontrolled_standard_errors=plain, variance_reduction=values * 0,
@@ -58,13 +61,14 @@ def make(p=4, rows=6, outputs=0, kind="sampled", seed=0, scale=1.0):
         data=data, feature_names=names, column_names=names, player_columns=tuple((i,) for i in range(p)),
         output_names=("bad $risk$", "good & cheap", "a very long name of an output")[:outputs] if outputs else None,
         entropy=0, settings={}, look_shares=np.ones(rows), complete=np.ones(rows, dtype=bool), history=history,
-        stages=((100, 500, 4000),) * rows,
+        stages=((100, 500, 4000),) * rows, interaction_indices=pairs, interaction_standard_errors=pair_errors,
+        interaction_degrees_of_freedom=np.full(pairs.shape, 40.0 if kind == "sampled" else np.inf),
     )  # fmt: skip
 
 
 def call(explanation, name, **arguments):
     first = (0,) if name == "dependence" else ()
-    if name == "dependence":
+    if name in ("dependence", "interactions"):
         arguments.pop("max_players", None)
     return getattr(explanation.plot, name)(*first, **arguments)
 

@@ -207,6 +207,22 @@ def test_ranking_folds_intervals_and_tells_the_last_from_what_is_not_shown():
     assert open_groups(np.array([], dtype=bool)) == []
 
 
+def test_interactions_are_drawn_with_simultaneous_intervals():
+    explanation = make(p=5)
+    ax = explanation.plot.interactions(1, max_pairs=4, level=0.9)
+    found = explanation[1].interactions
+    order = found.ranking(0.9).order[0][:4]
+    first, second = (players[order] for players in np.triu_indices(5, 1))
+    low, high = found.confidence_interval(0.9, simultaneous=True)
+    assert np.allclose([bar.get_width() for bar in ax.patches], found.index[0, first, second])
+    assert np.allclose(intervals_of(ax), np.column_stack([low[0, first, second], high[0, first, second]]))
+    assert "6 smaller ones are not shown" in ax.get_xlabel()
+    with pytest.raises(cs.InvalidArgumentError, match="interactions=2"):
+        replace(explanation, interaction_indices=None).plot.interactions()
+    with pytest.raises(cs.InvalidArgumentError, match="max_pairs"):
+        explanation.plot.interactions(max_pairs=0)
+
+
 def test_convergence_draws_the_history():
     explanation = make(p=5)
     ax = explanation.plot.convergence(1, max_players=3)

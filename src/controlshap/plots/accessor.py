@@ -147,6 +147,31 @@ class Plots:
 
         return draw_ranking(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
 
+    def interactions(
+        self,
+        row: int = 0,
+        *,
+        output: int | str | None = None,
+        max_pairs: int | None = 15,
+        level: float = 0.95,
+        ax: Any = None,
+    ) -> Any:
+        """The largest pairwise interactions of a row; needs `explainer(X, interactions=2)`.
+
+        Intervals hold all pairs of the row together; pale bars may have the other sign.
+
+        Parameters
+        ----------
+        row : int
+        max_pairs : int or None
+            The most pairs to show, largest first; None for all of them.
+        output, level, ax
+            See the class.
+        """
+        from controlshap.plots.interactions import draw_interactions
+
+        return draw_interactions(self.explanation, row=row, output=output, max_pairs=max_pairs, level=level, ax=ax)
+
     def convergence(
         self,
         row: int = 0,
