@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import paper_data
+from efficiency_kinds import HELD_BACK, TUNED, make_kind
 
 N_TRAIN = 2000
 
@@ -105,6 +106,8 @@ def cells() -> list[Cell]:
     for n in (6, 10, 20, 40, 60):
         for kind in ("tanh", "boosting"):
             found += [Cell("6 to 60 players", f"{kind} {n} players", budget) for budget in (2000, 10_000)]
+    for section, kinds in (("kinds, held back", HELD_BACK), ("kinds, looked at", TUNED)):
+        found += [Cell(section, f"kind: {kind}", budget) for kind in kinds for budget in (500, 2000, 10_000)]
     return found + [Cell("50,000 evaluations", case, 50_000) for case in paper]
 
 
@@ -112,6 +115,8 @@ def cells() -> list[Cell]:
 def make_case(name: str, data_folder: str | None = None) -> Case:
     """Load or fit the model of a case."""
     kind, *rest = name.split()
+    if kind == "kind:":
+        return kind_case(name.removeprefix("kind: "))
     if name in ODD:
         return _odd(name)
     if rest[-1] == "players":
@@ -129,6 +134,12 @@ def make_case(name: str, data_folder: str | None = None) -> Case:
     fitted = _classifier(kind).fit(data.X_train[:5000], data.y_train[:5000])
     exact = fitted if kind == "forest" else None
     return Case(lambda rows: fitted.predict_proba(rows)[:, 1], data.X_train, data.X_test, players, exact)
+
+
+def kind_case(name: str) -> Case:
+    """A kind: all of its rows but the last hundred are what backgrounds are taken from."""
+    model, rows, fitted = make_kind(name)
+    return Case(model, rows[:-100], rows[-100:], [[column] for column in range(rows.shape[1])], fitted)
 
 
 def _classifier(kind: str) -> Any:

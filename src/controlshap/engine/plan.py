@@ -160,9 +160,10 @@ class Plan:
         Rows that differ from the background in few players, have missing values, or are out of a shared surrogate's
         reach are treated differently.
         """
-        facts, reasons = RowFacts.of(problem, x, at_x), dict[str, str]()
+        if problem.estimator is not None:
+            return _with_controls_of_row(self, problem, x)
+        plan, facts, reasons = self, RowFacts.of(problem, x, at_x), dict[str, str]()
         estimator = choose_estimator(problem, self.budget, reasons, early=self.early, facts=facts)
-        plan = self
         if estimator != self.estimator:
             plan = replace(_assemble(problem, self.budget, estimator, reasons, early=self.early), notes=self.notes)
         return _with_controls_of_row(plan, problem, x)
