@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import tempfile
@@ -14,7 +15,15 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap._files import DamagedFileError, hash_file, hash_json, is_unfinished, read_folder, read_sealed
+from controlshap._files import (
+    DamagedFileError,
+    hash_file,
+    hash_json,
+    is_unfinished,
+    read_folder,
+    read_sealed,
+    replacing,
+)
 from controlshap._types import FloatArray, IntArray
 from controlshap.controls.d_matrices import DMatrices
 from controlshap.datasets.sources import cut_parts
@@ -23,8 +32,6 @@ from controlshap.storage.explainers import save_assembly
 
 KIND = "controlshap data set"
 SCHEMA = 2
-#: Files of a run beside its parts; the manifest, which is sealed itself, holds their digests.
-FILES = ("predictions.npy", "explainer/explainer.json", "explainer/explainer.npz")
 #: Entries of a saved explainer that do not tell one run from another.
 _COMPUTED = ("d_permutations", "d_matrices", "kind", "schema", "arrays", "arrays_sha256")
 #: Predictions may differ by this share of their spread: a model on a GPU need not give the same bits twice.
@@ -98,15 +105,34 @@ def part_bounds(manifest: dict[str, Any]) -> IntArray:
     return cut_parts(manifest["file_rows"], manifest["part_rows"], (first, end))
 
 
-def check_files(folder: Path, manifest: dict[str, Any]) -> None:
-    """Refuse a folder in which a file that a run goes on from is not what was written."""
-    for name, digest in manifest["files"].items():
-        path = folder / name
-        if not path.is_file() or hash_file(path) != digest:
-            what = "damaged" if path.is_file() else "missing"
+def write_files(folder: Path, assembly: Assembly, predictions: FloatArray) -> dict[str, str]:
+    """Write what a run goes on from, and return digests of what was to be written, not of what is on the disk."""
+    save_assembly(assembly, folder / "explainer")
+    contents = io.BytesIO()
+    np.save(contents, predictions)
+    with replacing(folder / "predictions.npy") as temporary:
+        temporary.write_bytes(contents.getvalue())
+    header, _ = read_folder(folder / "explainer", "explainer")
+    return {"predictions": hashlib.sha256(contents.getvalue()).hexdigest(), "explainer": hash_json(header)}
+
+
+def read_files(folder: Path, manifest: dict[str, Any]) -> tuple[dict[str, Any], FloatArray]:
+    """What was computed once for all rows, and predictions on the background; refused unless they are as written."""
+    header, arrays = read_folder(folder / "explainer", "explainer")
+    path = folder / "predictions.npy"
+    for name, is_there, digest in (
+        ("explainer", True, hash_json(header)),
+        ("predictions", path.is_file(), hash_file(path) if path.is_file() else ""),
+    ):
+        if digest != manifest["files"][name]:
             raise InvalidArgumentError(
-                f"`out`: {name} in {str(folder)!r} is {what}. Take it from a copy, or use another folder."
+                f"`out`: {path.name if name == 'predictions' else name} in {str(folder)!r} is "
+                f"{'damaged' if is_there else 'missing'}. Take it from a copy, or use another folder."
             )
+    cache = {}
+    if "d_matrices" in arrays:
+        cache["d_matrices"] = DMatrices(arrays["d_matrices"], int(header["d_permutations"]))
+    return cache, np.load(path, allow_pickle=False)
 
 
 def find_manifest(folder: Path) -> dict[str, Any] | None:
@@ -156,14 +182,12 @@ def refuse_other_run(before: dict[str, Any], now: dict[str, Any], folder: Path) 
         )
 
 
-def read_predictions(folder: Path, manifest: dict[str, Any], now: FloatArray) -> FloatArray:
-    """Read the predictions of the first run on the background; refuse a model whose predictions are others now."""
-    check_files(folder, manifest)
-    before: FloatArray = np.load(folder / "predictions.npy", allow_pickle=False)
+def refuse_other_model(folder: Path, before: FloatArray, now: FloatArray) -> None:
+    """Refuse a model whose predictions on the background are not those of the first run."""
     if before.shape == now.shape:
         gap = float(np.abs(before - now).max())
         if gap <= SAME * max(float(np.ptp(before)), 1e-12 * float(np.abs(before).max())):
-            return before
+            return
         difference = f"differ by up to {gap:.3g}"
     else:
         difference = f"have shape {now.shape}, not {before.shape}"
@@ -171,15 +195,6 @@ def read_predictions(folder: Path, manifest: dict[str, Any], now: FloatArray) ->
         f"`out`: {str(folder)!r} holds the run of another model: predictions on the background {difference}. Use "
         "another folder, or the same model."
     )
-
-
-def read_cache(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    """Read what was computed once for all rows from the explainer of a run."""
-    check_files(folder, manifest)
-    header, arrays = read_folder(folder / "explainer", "explainer")
-    if "d_matrices" not in arrays:
-        return {}
-    return {"d_matrices": DMatrices(arrays["d_matrices"], int(header["d_permutations"]))}
 
 
 def _shorten(value: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from controlshap._checks import at_least
 from controlshap._errors import BudgetTooSmallError, ControlShapWarning, InvalidArgumentError, RunStoppedError
-from controlshap._files import as_path, hash_file, hash_json, remove_unfinished, replacing, write_sealed
+from controlshap._files import as_path, hash_json, remove_unfinished, write_sealed
 from controlshap._parallel import check_jobs
 from controlshap._progress import ProgressLike, Reporter, check_progress
 from controlshap._random import RngLike, resolve_entropy
@@ -33,7 +33,6 @@ from controlshap.engine.rows import describe_call, ready_problem
 from controlshap.limits import Limits
 from controlshap.problem import Assembly
 from controlshap.statistics.stopping import Stopping
-from controlshap.storage.explainers import save_assembly
 
 #: Workers that a cluster is assumed to have where its parts are cut.
 CLUSTER_WORKERS = 100
@@ -113,7 +112,7 @@ def explain_dataset(
     opened = _open_rows(assembly, source, part_rows or (None if earlier is None else earlier["part_rows"]), rows)
     entropy = int(earlier["entropy"]) if earlier is not None and rng is None else resolve_entropy(rng)
     # the run keeps what it computes, and uses nothing that other calls have computed since it began
-    cache = dict(assembly.cache) if earlier is None else manifests.read_cache(folder, earlier)
+    cache, before = (dict(assembly.cache), None) if earlier is None else manifests.read_files(folder, earlier)
     assembly = assembly.copy(cache)
     identity = {
         "version": __version__, "call": _describe_call(limits, stopping), "entropy": str(entropy),
@@ -123,8 +122,9 @@ def explain_dataset(
         sizes = {"part_rows": earlier["part_rows"]}, {"part_rows": part_rows or earlier["part_rows"]}
         manifests.refuse_other_run(earlier["identity"] | sizes[0], identity | sizes[1], folder)
     predictions = _predict_background(assembly, stopping)
-    if earlier is not None:
-        assembly.set_background_predictions(manifests.read_predictions(folder, earlier, predictions))
+    if before is not None:
+        manifests.refuse_other_model(folder, before, predictions)
+        assembly.set_background_predictions(before)
     settings = _describe_run(assembly, limits, stopping, model_hash)
     layout = PartLayout.of(assembly, assembly.problem().base.n_outputs)
     run = "" if earlier is None else earlier["hash"]
@@ -205,9 +205,6 @@ def _begin(
         source = source.recut(choose_part_rows(seconds, source.n_rows, n_workers))
     run = hash_json(identity | {"part_rows": source.part_rows})
     job = replace(job, run=run, source=None if source.travels else source)
-    save_assembly(job.assembly, job.folder / "explainer")
-    with replacing(job.folder / "predictions.npy") as temporary, temporary.open("wb") as file:
-        np.save(file, predictions)
     manifest = {
         "kind": manifests.KIND,
         "schema": manifests.SCHEMA,
@@ -224,7 +221,7 @@ def _begin(
         "player_columns": [[int(c) for c in columns] for columns in job.assembly.raw_players.columns],
         "settings": job.settings,
         "identity": identity,
-        "files": {name: hash_file(job.folder / name) for name in manifests.FILES},
+        "files": manifests.write_files(job.folder, job.assembly, predictions),
     }
     write_sealed(job.folder / "manifest.json", manifest)
     return job, source
