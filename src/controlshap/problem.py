@@ -262,7 +262,7 @@ class Assembly:
             predictions = self.evaluate(draft.base.rows, "background")
             base = replace(draft.base, values=predictions[:, :, None])
             form = draft.form
-            if form is not None and not agrees(form, base.rows, predictions, predictions):
+            if form is not None and not agrees(form, base.rows, predictions, predictions).all():
                 warn_not_exact(form.name, "that form does not predict what the model predicts on the background")
                 form = None  # a subclass or a wrapped model that predicts something else
             self._problem = self._with_margin(replace(draft, base=base, form=form))

@@ -174,8 +174,8 @@ def test_single_precision_costs_no_row_its_exact_values(n_trees):
     # negative control: a row that the form does not predict is refused, by the scale of the others
     others = model.predict(X)[:, None]
     wrong = model.predict(near_zero)[:, None] + 1e-4 * np.abs(others).max()
-    assert agrees(form, near_zero, model.predict(near_zero)[:, None], others)
-    assert not agrees(form, near_zero, wrong, others)
+    assert agrees(form, near_zero, model.predict(near_zero)[:, None], others).all()
+    assert not agrees(form, near_zero, wrong, others).any()
 
 
 class Rescaled(LogisticRegression):

@@ -6,7 +6,10 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
+
+import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._parallel import ordered_map
@@ -14,8 +17,10 @@ from controlshap._progress import ProgressLike, Reporter
 from controlshap._types import AnyArray, FloatArray
 from controlshap._version import __version__
 from controlshap.engine.device import device_explanation, wants_device
+from controlshap.engine.exact import explain_together, games_of_form
 from controlshap.engine.plan import Plan, make_plan, raise_default, refuse_budget, refuse_interactions
 from controlshap.engine.row import explain_row
+from controlshap.functions import KnownFunction
 from controlshap.limits import Limits
 from controlshap.problem import Assembly, Problem
 from controlshap.results.collect import KEPT, Names, RowResult, build_explanation, histories, limit_kept
@@ -26,7 +31,11 @@ from controlshap.statistics.stopping import Stopping
 #: Seconds before a call shows a bar.
 DELAY = 2.0
 
+#: Rows of a form that explains many at once which go to the model, and to the form, together.
+ROWS_AT_ONCE = 128
+
 _Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 def explain_rows(
@@ -52,8 +61,15 @@ def explain_rows(
         return _explain_on_device(assembly, problem, rows, first, stopping, entropy, settings, device, progress)
     # what is not returned in the end is not gathered in the first place
     kept = math.inf if keep else 0 if keep is False else KEPT
-    task = partial(_explain_numbered, problem, make_plan(problem, stopping), entropy, stopping, kept)
-    results = _first_here(task, list(enumerate(rows, start=first)), n_jobs)
+    plan = make_plan(problem, stopping)
+    task = partial(_explain_numbered, problem, plan, entropy, stopping, kept)
+    items = list(enumerate(rows, start=first))
+    results: Iterator[RowResult]
+    if plan.form is not None and not stopping.interactions and games_of_form(problem, plan.form) is not None:
+        parts = [items[at : at + ROWS_AT_ONCE] for at in range(0, len(items), ROWS_AT_ONCE)]
+        results = chain.from_iterable(_first_here(partial(_explain_together, problem, plan.form, task), parts, n_jobs))
+    else:
+        results = _first_here(task, items, n_jobs)
     found = limit_kept(_watched(results, Reporter(progress, len(rows), 0, DELAY)), keep)
     settings = settings | {
         "n_background_evaluations": assembly.n_background_evaluations,
@@ -163,10 +179,25 @@ def _watched(results: Iterator[RowResult], reporter: Reporter) -> Iterator[RowRe
         reporter.close()
 
 
-def _first_here(task: Callable[[_Item], RowResult], items: list[_Item], n_jobs: int) -> Iterator[RowResult]:
+def _first_here(task: Callable[[_Item], _Result], items: list[_Item], n_jobs: int) -> Iterator[_Result]:
     """The first row in this process: what is computed once (D matrices) is then kept, and sent along to the workers."""
     yield from ordered_map(task, items[:1], 1)
     yield from ordered_map(task, items[1:], n_jobs)
+
+
+def _explain_together(
+    problem: Problem,
+    form: KnownFunction,
+    alone: Callable[[tuple[int, FloatArray]], RowResult],
+    items: list[tuple[int, FloatArray]],
+) -> list[RowResult]:
+    """Rows of a form that explains many at once, from one call of the model; those where it fails one by one."""
+    rows, games = np.stack([row for _, row in items]), games_of_form(problem, form)
+    assert games is not None
+    where = f"rows {items[0][0]} to {items[-1][0]} themselves"
+    predictions = problem.model(problem.imputer.to_inputs(rows), n_outputs=problem.base.n_outputs, where=where)
+    found = explain_together(problem, form, games, rows, predictions)
+    return [alone(item) if result is None else result for item, result in zip(items, found, strict=True)]
 
 
 def _explain_numbered(

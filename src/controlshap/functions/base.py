@@ -5,13 +5,21 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import final
+from typing import Protocol, final
 
 import numpy as np
 
 from controlshap._errors import NotExactWarning
-from controlshap._types import FloatArray
+from controlshap._types import FloatArray, IntArray
 from controlshap.data.players import Players
+
+
+class RowGames(Protocol):
+    """The marginal games of a fixed set of draws, of which some are singled out."""
+
+    def explain(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Values `(rows, players, outputs)` of the mean game, and variances of those of the singled-out draws."""
+        ...
 
 
 class KnownFunction(ABC):
@@ -39,6 +47,10 @@ class KnownFunction(ABC):
         """Shapley values `(players, ...)` of the mean of all draws' games; None where they cannot be computed."""
         values = self.draw_values(x, draws, players)
         return None if values is None else np.asarray(values.mean(axis=0))
+
+    def games(self, draws: FloatArray, players: Players, some: IntArray) -> RowGames | None:  # noqa: ARG002
+        """The games of these draws made ready for many rows; None where a row is best explained by itself."""
+        return None
 
     @property
     def steps_a_draw(self) -> int:

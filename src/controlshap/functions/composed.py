@@ -9,9 +9,9 @@ from typing import Any, final
 
 import numpy as np
 
-from controlshap._types import FloatArray
+from controlshap._types import FloatArray, IntArray
 from controlshap.data.players import Players
-from controlshap.functions.base import KnownFunction
+from controlshap.functions.base import KnownFunction, RowGames
 
 
 @final
@@ -46,30 +46,47 @@ class Transformed(KnownFunction):
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """Values of the transformed rows."""
-        return self.inner.predict(self._transform(rows))
+        return self.inner.predict(self.transform(rows))
 
     def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
         """Shapley values in the games of transformed rows."""
-        return self.inner.draw_values(self._transform(x[None])[0], self._transform(draws), players)
+        return self.inner.draw_values(self.transform(x[None])[0], self.transform(draws), players)
 
     def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
         """The same for the mean of the games."""
-        return self.inner.mean_values(self._transform(x[None])[0], self._transform(draws), players)
+        return self.inner.mean_values(self.transform(x[None])[0], self.transform(draws), players)
 
     def mean_interactions(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
         """Interactions in the games of transformed rows."""
-        return self.inner.mean_interactions(self._transform(x[None])[0], self._transform(draws), players)
+        return self.inner.mean_interactions(self.transform(x[None])[0], self.transform(draws), players)
 
     def reaches(self, x: FloatArray, draws: FloatArray, players: Players) -> bool:
         """Whether the function's values can be computed."""
-        return self.inner.reaches(self._transform(x[None])[0], self._transform(draws), players)
+        return self.inner.reaches(self.transform(x[None])[0], self.transform(draws), players)
 
-    def _transform(self, rows: FloatArray) -> FloatArray:
+    def games(self, draws: FloatArray, players: Players, some: IntArray) -> RowGames | None:
+        """The games of transformed rows."""
+        inner = self.inner.games(self.transform(draws), players, some)
+        return None if inner is None else _TransformedGames(self, inner)
+
+    def transform(self, rows: FloatArray) -> FloatArray:
+        """Rows as the function takes them."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about names of columns: these are bare arrays
             for transform in self.transforms:
                 rows = np.asarray(transform(rows), dtype=float)
         return rows
+
+
+@final
+@dataclass(frozen=True)
+class _TransformedGames:
+    function: Transformed
+    inner: RowGames
+
+    def explain(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Values and variances of transformed rows."""
+        return self.inner.explain(self.function.transform(rows))
 
 
 @final

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._types import FloatArray
+from controlshap._types import BoolArray, FloatArray
 from controlshap.functions.base import KnownFunction, warn_not_exact
 from controlshap.functions.composed import Combination, Transformed
 from controlshap.functions.kernel_machine import read_kernel_machine
@@ -77,17 +77,18 @@ def evaluations_to_recognise(source: Any) -> int:
     return sum(evaluations_to_recognise(part) for part in inner) if inner else count_probes(model)
 
 
-def agrees(function: KnownFunction, rows: FloatArray, predictions: FloatArray, others: FloatArray) -> bool:
-    """Whether the function predicts what the model predicted `(n, outputs)` on rows `(n, columns)`.
+def agrees(function: KnownFunction, rows: FloatArray, predictions: FloatArray, others: FloatArray) -> BoolArray:
+    """Whether the function predicts what the model predicted `(n, outputs)` on each of the rows `(n, columns)`.
 
     Rounding is as large as the terms that were added, not as their sum: a prediction near 0 is judged by the largest of
-    these and `others`, predictions on other rows.
+    its row and of `others`, predictions on other rows.
     """
     expected = function.predict(rows).reshape(len(rows), -1)
     if expected.shape != predictions.shape:
-        return False
-    scale = max(float(np.abs(predictions).max()), float(np.abs(others).max()), 1e-12)
-    return bool(np.abs(expected - predictions).max() <= function.tolerance * scale)
+        return np.zeros(len(rows), dtype=bool)
+    scales = np.maximum(np.abs(predictions).max(axis=1), max(float(np.abs(others).max()), 1e-12))
+    agreed: BoolArray = np.abs(expected - predictions).max(axis=1) <= function.tolerance * scales
+    return agreed
 
 
 def _what_is_explained(source: Any) -> tuple[Any, bool]:

@@ -23,7 +23,7 @@ from scipy import special
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.data.players import Players
-from controlshap.functions.base import KnownFunction
+from controlshap.functions.base import KnownFunction, RowGames
 from controlshap.functions.bits import Words, count_bits, pack_bits, reduce_runs, run_starts, unpack_bits
 
 #: Bytes of scratch space; every array that grows with leaves times draws is cut to about this.
@@ -85,7 +85,14 @@ class TreeFunction(KnownFunction):
         return np.repeat(np.arange(self.n_leaves), np.diff(self.starts))
 
     @cached_property
-    def _sides_of_column(self) -> tuple[IntArray, ...]:
+    def _leaf_starts(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Leaves of the sides, where each begins, and the leaves without sides (trees that are one leaf)."""
+        leaf = self.leaf_of_side
+        return leaf, run_starts(leaf), np.setdiff1d(np.arange(self.n_leaves), leaf)
+
+    @cached_property
+    def sides_of_column(self) -> tuple[IntArray, ...]:
+        """The sides of each column."""
         order = np.argsort(self.columns, kind="stable")
         return tuple(np.split(order, np.searchsorted(self.columns[order], np.arange(1, self.n_columns))))
 
@@ -102,9 +109,7 @@ class TreeFunction(KnownFunction):
             return by_library
         rows = self.round_inputs(rows, "rows")
         predictions = np.tile(self.offset, (len(rows), 1)).astype(float)
-        leaf = self.leaf_of_side
-        first = run_starts(leaf)
-        everywhere = np.setdiff1d(np.arange(self.n_leaves), leaf)  # trees that are one leaf
+        leaf, first, everywhere = self._leaf_starts
         predictions += self.values[everywhere].sum(axis=0)
         for start, stop in self.row_blocks(len(rows)):
             inside = reduce_runs(np.bitwise_and, self.pack_passed(rows[start:stop]), first)
@@ -124,6 +129,12 @@ class TreeFunction(KnownFunction):
     def mean_interactions(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
         """Pairwise interactions `(players, players, ...)` from counts of draws."""
         return _drop_single(BoxGames(self, draws, players).mean_interactions(x))
+
+    def games(self, draws: FloatArray, players: Players, some: IntArray) -> RowGames | None:
+        """Draws counted by pattern; None where a leaf has too many players for that."""
+        from controlshap.functions.tree_patterns import PatternGames  # which is made of boxes
+
+        return PatternGames(self, draws, players, some) if PatternGames.fits(self, players) else None
 
     def round_inputs(self, rows: FloatArray, name: str) -> FloatArray:
         """Rows `(n, columns)` as the library compares them."""
@@ -152,7 +163,7 @@ class TreeFunction(KnownFunction):
         """
         n_rows = len(rows)
         bits = np.empty((-(-n_rows // 64), len(self.columns)), dtype=np.uint64)
-        for column, sides in enumerate(self._sides_of_column):
+        for column, sides in enumerate(self.sides_of_column):
             if not len(sides):
                 continue
             known = np.flatnonzero(~np.isnan(rows[:, column]))
@@ -217,18 +228,9 @@ class BoxGames:
         self.draws = boxes.round_inputs(draws, "draws")
         if not len(draws):
             raise InvalidArgumentError("`draws` must have at least one row.")
-        leaf, player = boxes.leaf_of_side, players.owner[boxes.columns]
-        self._order = np.lexsort((player, leaf)) if players.is_grouped else np.arange(len(leaf))
-        leaf, player = leaf[self._order], player[self._order]
-        self._first = run_starts(leaf * players.n_players + player)
-        self._leaf, self._player = leaf[self._first], player[self._first]
+        self._order, self._first, self._leaf, self._player = find_factors(boxes, players)
         self._n_factors = np.bincount(self._leaf, minlength=boxes.n_leaves)
-        most = int(self._n_factors.max(initial=0))
-        a, b = np.arange(most + 1)[:, None], np.arange(most + 1)[None]
-        with np.errstate(divide="ignore"):
-            ways = special.binom(a + b, a)
-            self._gain = np.where(a > 0, 1 / (a * ways), 0.0)  # (a-1)! b! / (a+b)!
-            self._loss = np.where(b > 0, 1 / (b * ways), 0.0)  # a! (b-1)! / (a+b)!
+        self._gain, self._loss = factor_weights(int(self._n_factors.max(initial=0)))
 
     def mean_values(self, x: FloatArray) -> FloatArray:
         """Shapley values `(players, outputs)` of the mean game."""
@@ -377,6 +379,24 @@ class BoxGames:
                     levels[: k + 1] ^= moved
                     levels[1 : k + 2] |= moved
                 yield _Batch(leaves, at, met, levels)
+
+
+def find_factors(boxes: TreeFunction, players: Players) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Sides in the order of leaves and players, where the factors begin there, and the factors' leaves and players."""
+    leaf, player = boxes.leaf_of_side, players.owner[boxes.columns]
+    order = np.lexsort((player, leaf)) if players.is_grouped else np.arange(len(leaf))
+    leaf, player = leaf[order], player[order]
+    first = run_starts(leaf * players.n_players + player)
+    return order, first, leaf[first], player[first]
+
+
+def factor_weights(most: int) -> tuple[FloatArray, FloatArray]:
+    """What a leaf is worth to each of `a` factors of x only and, taken off, to each of `b` of the draw only."""
+    a, b = np.arange(most + 1)[:, None], np.arange(most + 1)[None]
+    with np.errstate(divide="ignore"):
+        ways = special.binom(a + b, a)
+        # (a-1)! b! / (a+b)! and a! (b-1)! / (a+b)!
+        return np.where(a > 0, 1 / (a * ways), 0.0), np.where(b > 0, 1 / (b * ways), 0.0)
 
 
 def _drop_single(values: FloatArray) -> FloatArray:

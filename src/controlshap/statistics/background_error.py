@@ -49,9 +49,13 @@ def background_variances(
     return concat([variances[..., :-1, :], of_base], axis=-2)
 
 
-def variances_of_draws(of_draws: FloatArray, of_background: FloatArray) -> FloatArray:
-    """The same from exact values `(draws, players, outputs)` of some background rows."""
+def variances_of_draws(of_draws: FloatArray) -> FloatArray:
+    """Variances `(players, outputs)` of values `(draws, players, outputs)`; 0 where there is one draw."""
+    return np.asarray(of_draws.var(axis=0, ddof=1) if len(of_draws) > 1 else np.zeros(of_draws.shape[1:]))
+
+
+def variances_of_exact(variances: FloatArray, of_background: FloatArray) -> FloatArray:
+    """The same as `background_variances` from variances `(players, outputs)` of exact values between draws."""
     n_rows = len(of_background)
-    if n_rows < 2:
-        return np.zeros((of_draws.shape[1] + 1, of_draws.shape[2]))
-    return np.concatenate([of_draws.var(axis=0, ddof=1), of_background.var(axis=0, ddof=1)[None]]) / n_rows
+    of_base = of_background.var(axis=0, ddof=1)[None] if n_rows > 1 else np.zeros((1, of_background.shape[1]))
+    return np.asarray(np.concatenate([variances, of_base]) / n_rows)
