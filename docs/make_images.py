@@ -17,8 +17,10 @@ def main() -> None:
     case = make_case()
     many = case.explainer(control="none")(case.rows[:100], budget=1000, rng=0)
     few = case.explainer(control="none")(case.rows[:3], budget=20_000, rng=0)
+    kinds = case.model.predict(case.rows[:100])
     pictures = {
         "bar": many.plot.bar(), "beeswarm": many.plot.beeswarm(), "waterfall": few.plot.waterfall(0),
+        "heatmap": many.plot.heatmap(max_players=12), "cohorts": many.plot.cohorts(kinds),
         "ranking": few.plot.ranking(0, max_players=12),
     }  # fmt: skip
     for name, axes in pictures.items():

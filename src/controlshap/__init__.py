@@ -36,6 +36,7 @@ from controlshap.estimators import Estimator, Kernel, PerFeature, Permutation
 from controlshap.explainer import Explainer, explain
 from controlshap.functions import KnownFunction
 from controlshap.models.derivatives import FiniteDifferences
+from controlshap.results.difference import Difference, difference
 from controlshap.results.explanation import Explanation, History
 from controlshap.results.interactions import Interactions, PairRanking
 from controlshap.results.ranking import Ranking
@@ -54,6 +55,7 @@ __all__ = [
     "ControlShapError",
     "ControlShapWarning",
     "DatasetResult",
+    "Difference",
     "EncodedSpace",
     "ErraticVarianceWarning",
     "Estimator",
@@ -97,6 +99,7 @@ __all__ = [
     "WeakControlWarning",
     "WideNetwork",
     "__version__",
+    "difference",
     "encoded_space",
     "explain",
     "load",

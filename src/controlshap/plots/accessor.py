@@ -172,6 +172,83 @@ class Plots:
 
         return draw_interactions(self.explanation, row=row, output=output, max_pairs=max_pairs, level=level, ax=ax)
 
+    def heatmap(
+        self,
+        *,
+        output: int | str | None = None,
+        max_players: int | None = 20,
+        level: float = 0.95,
+        ax: Any = None,
+    ) -> Any:
+        """All values at once, players by rows; rows run from the smallest prediction to the largest.
+
+        Pale cells are values whose sign is not certain. Colours end at the 99 % quantile of the magnitudes.
+
+        Parameters
+        ----------
+        output, max_players, level, ax
+            See the class.
+        """
+        from controlshap.plots.heatmap import draw_heatmap
+
+        return draw_heatmap(self.explanation, output=output, max_players=max_players, level=level, ax=ax)
+
+    def cohorts(
+        self,
+        labels: Any,
+        *,
+        output: int | str | None = None,
+        max_players: int | None = 12,
+        level: float = 0.95,
+        ax: Any = None,
+    ) -> Any:
+        """Importance in groups of rows, with intervals; `controlshap.difference` certifies how they differ.
+
+        Parameters
+        ----------
+        labels : array of shape (rows,)
+            The group of each row.
+        output, max_players, level, ax
+            See the class.
+        """
+        from controlshap.plots.groups import draw_groups, split_rows
+
+        groups = split_rows(self.explanation, labels)
+        return draw_groups(
+            groups, method="cohorts", row=None, output=output, max_players=max_players, level=level, ax=ax
+        )
+
+    def compare(
+        self,
+        others: Any,
+        row: int | None = None,
+        *,
+        name: str = "this one",
+        output: int | str | None = None,
+        max_players: int | None = 12,
+        level: float = 0.95,
+        ax: Any = None,
+    ) -> Any:
+        """The explanation beside others of the same players: another model, another run, other rows.
+
+        Parameters
+        ----------
+        others : Explanation or dict
+            One, or several by name.
+        row : int, optional
+            The row whose values are drawn; without it, mean absolute values over all rows.
+        name : str
+            What this explanation is called.
+        output, max_players, level, ax
+            See the class.
+        """
+        from controlshap.plots.groups import draw_groups
+
+        groups = {name: self.explanation} | (others if isinstance(others, dict) else {"the other": others})
+        return draw_groups(
+            groups, method="compare", row=row, output=output, max_players=max_players, level=level, ax=ax
+        )
+
     def convergence(
         self,
         row: int = 0,

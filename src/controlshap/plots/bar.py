@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap.plots.canvas import ERROR_BARS, LINE, NEGATIVE, open_table, sign_colours, style_axes
+from controlshap.plots.canvas import ERROR_BARS, LINE, UNSIGNED, open_table, sign_colours, style_axes
 from controlshap.plots.selection import Selection, check_row, select
 from controlshap.results.summary import importance_interval
 from controlshap.results.wording import escape, format_column, format_entry
@@ -39,7 +39,7 @@ def draw_bar(
     labels = [escape(names[player]) for player in order]
     ax = open_table(ax, "bar", labels, column=format_column(lengths, np.zeros(n), [row is not None] * n))
     pale = None if row is None else chosen.uncertain[0][order]
-    ax.barh(range(n), lengths, height=0.62, color=NEGATIVE if pale is None else sign_colours(lengths, pale))
+    ax.barh(range(n), lengths, height=0.62, color=UNSIGNED if pale is None else sign_colours(lengths, pale))
     if bool((high > low).any()):
         ends = np.maximum(np.stack([lengths - low, high - lengths]), 0.0)
         ax.errorbar(lengths, range(n), xerr=ends, **ERROR_BARS)

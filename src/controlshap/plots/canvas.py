@@ -19,6 +19,8 @@ from controlshap.results.wording import format_label
 #: Signs of values, and a paler tone of each where the sign is not certain.
 POSITIVE, NEGATIVE = "#C8602B", "#2E6CA4"
 PALE_POSITIVE, PALE_NEGATIVE = "#EBC8B5", "#B5CCE1"
+#: Sizes without a sign.
+UNSIGNED = "#5B7083"
 #: Text and intervals, second-rank text, lines, crowded intervals, grid.
 INK, SOFT, LINE, FAINT, GRID = "#2B2B2B", "#6A6A6A", "#A8A8A8", "#C9C9C9", "#E6E6E6"
 #: Data without a size: categories, missing.
@@ -101,16 +103,27 @@ def plot_height(ax: Any) -> float:
 
 
 def style_axes(
-    ax: Any, *, title: str = "", x_label: str = "", y_label: str = "", notes: Sequence[str] = (), grid: str = "x"
+    ax: Any,
+    *,
+    title: str = "",
+    x_label: str = "",
+    y_label: str = "",
+    notes: Sequence[str] = (),
+    grid: str = "x",
+    pad: float = 6.0,
 ) -> None:
-    """Add title, labels, notes below and a light grid; texts must be escaped, and empty notes are left out."""
+    """Add title, labels, notes below and a light grid; texts must be escaped, and empty notes are left out.
+
+    `grid` is empty for none; `pad` is the distance of the title in points, more where a legend stands below it.
+    """
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(LINE)
     ax.tick_params(axis="x", labelsize=SMALL, color=LINE, labelcolor=INK)
-    ax.grid(axis=grid, color=GRID, linewidth=0.7)
+    if grid:
+        ax.grid(axis=grid, color=GRID, linewidth=0.7)
     ax.set_axisbelow(True)
     if title:
-        ax.set_title(fill(title, 54), loc="left", fontsize=FONT_SIZE + 1, color=INK, **PLAIN)
+        ax.set_title(fill(title, 54), loc="left", fontsize=FONT_SIZE + 1, color=INK, pad=pad, **PLAIN)
     written = [note for note in notes if note]
     caption = "; ".join(written)
     below = [x_label, caption if len(caption) <= NOTE_WIDTH else "\n".join(written)] if caption else [x_label]

@@ -35,13 +35,13 @@ def draw_ranking(
     ax.margins(x=0.05)
     ax.set_xlim(left=0.0)
     handles, labels = ax.get_legend_handles_labels()
-    # above the plot: inside it a legend would hide some interval or other
+    # above the plot and below the title: inside it a legend would hide some interval or other
     ax.legend(
-        handles, labels, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, fontsize=SMALL, frameon=False,
+        handles, labels, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, fontsize=SMALL, frameon=False,
         handletextpad=0.3, columnspacing=1.0, borderpad=0.0, borderaxespad=0.1,
     )  # fmt: skip
     notes = [_describe_order(separated, level, exact=chosen.errors == "exact"), chosen.not_shown]
-    style_axes(ax, title=chosen.title, x_label=f"|Shapley value|, {chosen.errors}", notes=notes)
+    style_axes(ax, title=chosen.title, x_label=f"|Shapley value|, {chosen.errors}", notes=notes, pad=18.0)
     return ax
 
 

@@ -309,7 +309,7 @@ class Explanation:
 
     @property
     def plot(self) -> Plots:
-        """Plots: `plot.bar()`, `plot.waterfall(row)`, `plot.beeswarm()`, `plot.ranking(row)` and others."""
+        """Plots: `plot.bar()`, `plot.waterfall(row)`, `plot.beeswarm()`, `plot.heatmap()` and others."""
         from controlshap.plots import Plots
 
         return Plots(self)

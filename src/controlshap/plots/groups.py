@@ -1,0 +1,102 @@
+"""Several explanations side by side: cohorts of rows, models, runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from controlshap._errors import InvalidArgumentError
+from controlshap.plots.canvas import LINE, SEVERAL, SMALL, open_table, style_axes
+from controlshap.plots.selection import Selection, check_row, select
+from controlshap.results.explanation import Explanation
+from controlshap.results.summary import importance_interval
+from controlshap.results.wording import CATEGORY_WIDTH, clean, count_noun, escape, shorten
+
+if TYPE_CHECKING:
+    from controlshap._types import FloatArray
+
+#: Most groups: as many as there are colours that stay apart.
+MOST = len(SEVERAL)
+
+
+def split_rows(explanation: Explanation, labels: Any) -> dict[str, Explanation]:
+    """Rows with the same label, in the order of the labels."""
+    found = np.asarray(labels)
+    if found.shape != (len(explanation),):
+        raise InvalidArgumentError(
+            f"`labels` must have one label for each of the {len(explanation)} rows; got the shape {found.shape}."
+        )
+    return {str(label): explanation[found == label] for label in np.unique(found)}
+
+
+def draw_groups(
+    groups: Mapping[str, Explanation],
+    *,
+    method: str,
+    row: int | None,
+    output: int | str | None,
+    max_players: int | None,
+    level: float,
+    ax: Any,
+) -> Any:
+    """Importance (or the values of a row) of each group with intervals, players by their mean over groups."""
+    _check_groups(groups)
+    parts = [
+        select(
+            one, row=None if row is None else check_row(one, row), output=output, max_players=max_players, level=level
+        )
+        for one in groups.values()
+    ]
+    numbers = [_numbers(part, row) for part in parts]
+    first = parts[0]
+    sizes = np.mean([np.abs(values) for values, _, _ in numbers], axis=0)
+    order = np.argsort(-sizes, kind="stable")[: first.n_shown]
+    labels = [escape(first.names[player]) for player in order]
+    ax = open_table(ax, method, labels)
+    step = 0.7 / len(parts)
+    for place, (name, (values, low, high)) in enumerate(zip(groups, numbers, strict=True)):
+        heights = np.arange(len(order)) + (place - (len(parts) - 1) / 2) * step
+        ends = np.maximum(np.stack([values - low, high - values])[:, order], 0.0)
+        shown = escape(shorten(clean(name), CATEGORY_WIDTH))
+        label = shown if row is not None else f"{shown} ({count_noun(len(parts[place].part), 'row')})"
+        ax.errorbar(
+            values[order], heights, xerr=ends, fmt="o", color=SEVERAL[place], markersize=4, elinewidth=1.4, capsize=2.2,
+            label=label,
+        )  # fmt: skip
+    ax.axvline(0.0, color=LINE, linewidth=0.9, zorder=0.9)
+    # above the plot, where it hides nothing
+    ax.legend(
+        loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, fontsize=SMALL, frameon=False, handletextpad=0.3,
+        columnspacing=1.2, borderpad=0.0, borderaxespad=0.2,
+    )  # fmt: skip
+    what = "mean |Shapley value|" if row is None else "Shapley value"
+    pad = 6.0 + 13.0 * -(-len(parts) // 3)
+    style_axes(ax, title=first.title, x_label=f"{what}, {_describe(parts)}", notes=[first.not_shown], pad=pad)
+    return ax
+
+
+def _describe(parts: list[Selection]) -> str:
+    return next((part.errors for part in parts if "interval" in part.errors), parts[0].errors)
+
+
+def _numbers(part: Selection, row: int | None) -> tuple[FloatArray, FloatArray, FloatArray]:
+    if row is not None:
+        return part.part.values[0], part.low[0], part.high[0]
+    summary = part.part.summary()
+    low, high = importance_interval(part.part, summary, part.level)
+    values = np.maximum(summary.mean_absolute, 0.0)
+    return values, np.minimum(low, values), np.maximum(high, values)
+
+
+def _check_groups(groups: Mapping[str, Explanation]) -> None:
+    if not 1 <= len(groups) <= MOST:
+        raise InvalidArgumentError(f"There must be 1 to {MOST} groups; got {len(groups)}. Join some of them.")
+    for name, one in groups.items():
+        if not isinstance(one, Explanation):
+            raise InvalidArgumentError(f"`others` must be explanations; {name!r} is a {type(one).__name__}.")
+        if one.feature_names != next(iter(groups.values())).feature_names:
+            raise InvalidArgumentError(f"All groups must have the same players; {name!r} has others.")
+        if len(one) == 0:
+            raise InvalidArgumentError(f"Every group needs a row; {name!r} has none.")
