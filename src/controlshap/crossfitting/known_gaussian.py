@@ -241,7 +241,7 @@ def simulate_networks(
     pairs = int(np.clip(WORK // (2 * c * (c + 10 * p)), FEWEST_PAIRS, MOST_PAIRS)) // REPLICATIONS
     pairs = int(pairs * max(1.0, n_walks / MANY_WALKS))
     if 2**p <= MOST_COALITIONS and n_chains(p) <= 2 * pairs * REPLICATIONS:
-        return [Simulated.exactly(values) for values in _enumerate(imputer, x, networks)]
+        return [Simulated.exactly(values) for values in enumerate_networks(imputer, x, networks)]
     led = np.arange(len(networks)) if leaders is None else leaders
     values = replicate(lambda some: _replications(imputer, x, networks, led, some, rng), pairs, tolerances)
     base = np.array([float(_base(imputer, network)) for network in networks])
@@ -281,7 +281,7 @@ def _replications(
     return values
 
 
-def _enumerate(imputer: GaussianImputer, x: FloatArray, networks: list[KnownFunction]) -> FloatArray:
+def enumerate_networks(imputer: GaussianImputer, x: FloatArray, networks: list[KnownFunction]) -> FloatArray:
     """Shapley values and base value `(networks, players + 1)` from the conditional means of all coalitions."""
     permutations, own = chains(imputer.players.n_players)
     p = permutations.shape[1]

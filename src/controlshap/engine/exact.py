@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from controlshap._random import EXPLAINER_ENTROPY, Purpose, stream
 from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.crossfitting.known_gaussian import enumerate_networks
 from controlshap.functions import KnownFunction, agrees, warn_not_exact
 from controlshap.functions.base import RowGames
 from controlshap.problem import Problem
@@ -13,6 +16,7 @@ from controlshap.results.collect import RowResult
 from controlshap.statistics.analysis import Analysis
 from controlshap.statistics.background_error import variances_of_draws, variances_of_exact
 from controlshap.statistics.control_variate import Estimate, enforce_efficiency
+from controlshap.values.gaussian import GaussianImputer
 
 #: Background rows whose own exact values show how much the mean owes to the choice of rows: their standard deviation is
 #: then known to 13 %, at about half of the time that a row of a tree ensemble takes.
@@ -23,6 +27,8 @@ _GAMES = "games"
 
 def explain_exactly(problem: Problem, form: KnownFunction, x: FloatArray, at_x: FloatArray) -> RowResult | None:
     """Values without sampling error; None, with a warning, where the form fails on this row."""
+    if problem.correlated:
+        return _explain_conditioned(problem, form, x, at_x)
     games = games_of_form(problem, form)
     if games is not None:
         return explain_together(problem, form, games, x[None], at_x[None])[0]
@@ -38,8 +44,19 @@ def explain_exactly(problem: Problem, form: KnownFunction, x: FloatArray, at_x: 
     return _result(problem, form, values.reshape(len(values), -1), variances, at_x)
 
 
+def _explain_conditioned(problem: Problem, form: KnownFunction, x: FloatArray, at_x: FloatArray) -> RowResult | None:
+    """Values of a function of normal scores, from the conditional means of all coalitions."""
+    if not _agrees(problem, form, x[None], at_x[None]).all():
+        return None
+    imputer = cast("GaussianImputer", problem.imputer)
+    components = enumerate_networks(imputer, x, list(form.score_functions)).T
+    return _as_result(form, components, at_x, None)
+
+
 def games_of_form(problem: Problem, form: KnownFunction) -> RowGames | None:
     """The games of a form that explains many rows at once, made ready once for an explainer; None for others."""
+    if problem.correlated:
+        return None
     made_for, found = problem.cache.get(_GAMES, (None, None))
     if made_for is not form:
         found = form.games(problem.base.rows, problem.players, _some_rows(problem))
@@ -81,6 +98,12 @@ def _result(
     if not _sums_to(components, at_x, of_background, form.tolerance):
         warn_not_exact(form.name, "the values of that form do not sum to the prediction on some row")
         return None
+    return _as_result(form, components, at_x, variances_of_exact(variances, of_background))
+
+
+def _as_result(
+    form: KnownFunction, components: FloatArray, at_x: FloatArray, background_variances: FloatArray | None
+) -> RowResult:
     no_roots = np.zeros((0, *components.shape))
     estimate = enforce_efficiency(Estimate(components, no_roots, np.full(components.shape, np.inf)), at_x)
     return RowResult(
@@ -89,7 +112,7 @@ def _result(
         status="exact",
         method=form.name,
         complete=True,
-        background_variances=variances_of_exact(variances, of_background),
+        background_variances=background_variances,
     )
 
 

@@ -69,6 +69,11 @@ class KnownFunction(ABC):
         return True
 
     @property
+    def score_functions(self) -> tuple[KnownFunction, ...]:
+        """The outputs as functions of linear scores, with means over normal ones; none where they are no such."""
+        return ()
+
+    @property
     def score_weights(self) -> FloatArray:
         """Weights `(scores, columns)` of the linear scores that a row enters through."""
         raise NotImplementedError(f"{type(self).__name__} is no function of linear scores")

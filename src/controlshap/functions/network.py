@@ -107,6 +107,11 @@ class Network(KnownFunction):
             yield float(intercept), players.sum_columns(weights * x), at_draws
 
     @property
+    def score_functions(self) -> tuple[KnownFunction, ...]:
+        """Itself."""
+        return (self,)
+
+    @property
     def score_weights(self) -> FloatArray:
         """Weights `(units + 1, columns)` of the units, and last of the linear part."""
         return np.concatenate([self.weights, self.linear[None]])

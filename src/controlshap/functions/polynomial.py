@@ -15,6 +15,7 @@ import numpy as np
 from controlshap._types import FloatArray
 from controlshap.data.players import Players
 from controlshap.functions.base import KnownFunction
+from controlshap.functions.network import Network
 
 
 @final
@@ -42,6 +43,19 @@ class Quadratic(KnownFunction):
         if self.quadratic is None:
             return values
         return np.asarray(values + np.einsum("ni,ni->n", rows @ self.quadratic, rows))
+
+    @property
+    def score_functions(self) -> tuple[KnownFunction, ...]:
+        """Of a linear function, networks without hidden units."""
+        if self.quadratic is not None:
+            return ()
+        linear = np.atleast_2d(self.linear)
+        constants = np.broadcast_to(np.atleast_1d(self.constant), (len(linear),))
+        nothing = np.zeros(0)
+        return tuple(
+            Network(float(constant), slope, np.zeros((0, len(slope))), nothing, nothing)
+            for constant, slope in zip(constants, linear, strict=True)
+        )
 
     def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
         """The columns' parts, added within players."""

@@ -41,6 +41,8 @@ N_FOLDS = 5
 
 def known_interactions(problem: Problem, function: KnownFunction, x: FloatArray) -> PairResult | None:
     """Exact interactions of a model that is this function; None where they are not known."""
+    if problem.correlated:
+        return None
     index = function.mean_interactions(x, problem.base.rows, problem.players)
     if index is None:
         return None

@@ -46,6 +46,11 @@ class Imputer(ABC):
     known_values: Literal["of draws", "of normal scores", "simulated"] = "simulated"
 
     @property
+    def has_normal_inputs(self) -> bool:
+        """Whether what the model is shown is normal given a coalition, with x on it."""
+        return False
+
+    @property
     @abstractmethod
     def center(self) -> FloatArray:
         """Mean of the draws, `(columns,)`."""

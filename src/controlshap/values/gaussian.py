@@ -145,6 +145,11 @@ class GaussianImputer(Imputer):
     has_device_rows = True
     known_values = "of normal scores"
 
+    @property
+    def has_normal_inputs(self) -> bool:
+        """Unless columns are cut, or draws are those of a background."""
+        return self.thresholds is None and self.finite_draws is None
+
     @cached_property
     def center(self) -> FloatArray:
         """Mean of the draws: over a finite set of rows theirs, else the Gaussian's."""
@@ -339,6 +344,7 @@ class CopulaImputer(GaussianImputer):
 
     linear_in_x = False  # in scores, which are not what derivatives of the model are taken in
     has_device_rows = False
+    has_normal_inputs = False  # values of normal scores
 
     def for_row(self, x: FloatArray) -> tuple[CopulaImputer, FloatArray]:
         """The scores of x."""
