@@ -17,8 +17,7 @@ import numpy as np
 import paper_data
 
 import controlshap as cs
-from controlshap.statistics import coefficients, crossfit
-from controlshap.statistics.unseen_rows import UnseenRows
+from controlshap.statistics import analysis, coefficients, crossfit
 from controlshap.testing import marginal_game, shapley_by_definition
 from controlshap_paper.models import make_model
 
@@ -94,7 +93,7 @@ def measured(rows, truth, n_walks, bounded, n):
 
 def on_data(folder, n):
     """Lines of the second table."""
-    whole = UnseenRows.widen
+    whole = analysis.allow_for_jump
     for name in ("bank", "census"):
         data = paper_data.load(name, folder)
         fitted = make_model("logistic", data, folder)
@@ -108,8 +107,8 @@ def on_data(folder, n):
                     estimator="permutation", seconds_per_evaluation=1e-6, **common,
                 )  # fmt: skip
                 cells = [name, f"{budget:,}", control]
-                for widen in (lambda _unseen, estimate, *_, **__: estimate, whole):
-                    UnseenRows.widen = widen
+                for allow in (lambda estimate, *_: estimate, whole):
+                    analysis.allow_for_jump = allow
                     found = [explainer(rows, budget=budget, rng=k, keep=False) for k in range(5)]
                     inside = [(low <= truth) & (truth <= high) for low, high in map(interval, found)]
                     of_player = 100 * np.mean(inside, axis=(0, 1))

@@ -128,6 +128,14 @@ def variance(array: Array, axis: int, ddof: int) -> Array:
     return array.var(dim=axis, correction=ddof) if is_tensor(array) else array.var(axis=axis, ddof=ddof)
 
 
+def median(array: Array, axis: int) -> Array:
+    """Medians along an axis, which is kept."""
+    n = array.shape[axis]
+    ordered = array.sort(dim=axis).values if is_tensor(array) else np.sort(array, axis=axis)
+    middle = take(ordered, np.array([(n - 1) // 2, n // 2]), axis=axis)
+    return middle.mean(axis=axis, keepdims=True)
+
+
 def mean_where(array: Array, masks: Array) -> Array:
     """Means `(..., k, n)` of the rows of `array` (..., k or 1, m, n) where masks `(..., k, m)` hold; 0 for no rows."""
     if masks.ndim == 2 and not is_tensor(array):

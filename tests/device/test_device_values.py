@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from calibration_cases import MOST, WIDEST, check_nothing_seen
 from device_cases import FEATURES, GROUPS, Quadratic, bound, data, explained, network, predictions
 
 import controlshap as cs
@@ -51,14 +52,16 @@ def _check_runs(result, truth, *, calibrated=True):
         return
     claimed = np.sqrt(result.variances[:, :-1].mean(axis=0))
     # a ratio of standard deviations from n runs scatters by 1/sqrt(2n), more for heavy tails
-    np.testing.assert_allclose(claimed / observed, 1.0, atol=4.0 / np.sqrt(2 * n) + 0.05)
+    noise = 4.0 / np.sqrt(2 * n) + 0.05
+    assert (claimed / observed > 1.0 - noise).all()
+    assert (claimed / observed < WIDEST + noise).all()
     critical = scipy.stats.t.ppf(0.975, result.degrees_of_freedom[:, :-1])
     for factor, right in ((1.0, True), (0.6, False)):  # intervals that are too short are noticed
         inside = abs(errors) <= factor * critical * np.sqrt(result.variances[:, :-1])
         covered = inside.mean()
         # players are correlated: as if there were one for each run
         tolerance = 3.0 * np.sqrt(0.95 * 0.05 / n)
-        assert (abs(covered - 0.95) < tolerance) == right
+        assert (0.95 - tolerance < covered < MOST + tolerance) == right
 
 
 @pytest.mark.slow
@@ -161,7 +164,7 @@ def test_a_pair_is_exact_for_two_way_interactions():
         frozenset(np.flatnonzero(coalition).tolist())) for coalition in all_coalitions(5)])  # fmt: skip
     np.testing.assert_allclose(result.values[0, :-1], shapley_values(table), atol=1e-10)
     assert result.complete.all()
-    assert result.variances.max() < 1e-20
+    check_nothing_seen(np.sqrt(result.variances[0, :-1]))
 
 
 @pytest.mark.parametrize("n_outputs", [1, 2])

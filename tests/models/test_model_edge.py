@@ -132,7 +132,7 @@ def test_odd_modules(device):
         [[1.0], [2.0, 3.0]],
         torch.ones(2, requires_grad=True),
         {"a": 1},
-        object(),
+        pytest.param(object(), id="an object"),
         [10**400, 1.0],
     ],
     ids=repr,

@@ -192,7 +192,6 @@ def test_skewed_columns_are_described_better_than_by_a_gaussian():
     gaussian = cs.GaussianConditional(mean=np.zeros(4), covariance=mixing @ mixing.T)
     explainer = cs.Explainer(lambda z: z @ weights, rng.normal(size=(10, 4)), features=gaussian, control="taylor")
     truth = explainer(np.log(rows), budget=200, rng=0)
-    assert truth.standard_errors.max() < 1e-9
     for features in ("correlated", "copula"):
         found = cs.Explainer(log_model, data, features=features)(rows, budget=4000, rng=0)
         errors[features] = np.mean((found.values - truth.values) ** 2)

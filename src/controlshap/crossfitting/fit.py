@@ -54,15 +54,6 @@ class ControlledTerms:
     known: KnownValues | None
     functions: tuple[Functions, ...] = ()
 
-    def predict(self, rows: FloatArray) -> FloatArray:
-        """Values `(rows, outputs, functions)` of the first fold's functions; those of others differ little."""
-        by_output = [np.stack([f.predict(rows) for f in of_output], axis=-1) for of_output in self.functions[0]]
-        return np.stack(by_output, axis=1)
-
-    def changes_to(self, x: FloatArray, rows: FloatArray) -> FloatArray:
-        """Values at x less those at rows, `(rows, outputs, functions)`."""
-        return self.predict(x[None]) - self.predict(rows)
-
 
 def fit_controls(
     problem: Problem,

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from controlshap._arrays import Array, namespace, take
 from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
@@ -162,3 +163,12 @@ def one_hot_players(players: Players, background: AnyArray) -> tuple[int, ...]:
     """Return the players that have several columns, one-hot in every row."""
     several = [player for player, columns in enumerate(players.columns) if len(columns) > 1]
     return tuple(player for player in several if is_one_hot(background[:, players.columns[player]]))
+
+
+def differs_from_x(x: Array, rows: Array, players: Players) -> Array:
+    """In which rows which players `(..., rows, players)` are not as in x `(..., columns)`; gaps are alike."""
+    xp, x = namespace(rows), x[..., None, :]
+    columns = (rows != x) & ~(xp.isnan(rows) & xp.isnan(x))
+    if not players.is_grouped:
+        return columns
+    return xp.stack([take(columns, own, axis=-1).any(axis=-1) for own in players.columns], axis=-1)

@@ -23,6 +23,7 @@ from controlshap.controls import (
     Trees,
 )
 from controlshap.controls.fits.boosting import boosting_available
+from controlshap.data.players import differs_from_x
 from controlshap.estimators import Enumeration, Estimator, Kernel, Permutation
 from controlshap.estimators.enumeration import MOST_PLAYERS
 from controlshap.functions import KnownFunction
@@ -30,7 +31,6 @@ from controlshap.models.derivatives import FiniteDifferences
 from controlshap.problem import Problem
 from controlshap.sampling.base_value import base_draws
 from controlshap.statistics.stopping import Stopping
-from controlshap.statistics.unseen_rows import differs_from_x
 from controlshap.variances import Analytic, LeastSquares, Variance
 
 #: Largest share of the budget that the derivatives of an automatic control may take.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from controlshap._types import BoolArray, FloatArray
 from controlshap.controls.base import Context
 from controlshap.crossfitting.fit import ControlledTerms, fit_controls
 from controlshap.crossfitting.known_simulated import Functions
+from controlshap.data.players import differs_from_x
 from controlshap.engine.exact import explain_exactly
 from controlshap.engine.plan import Plan, check_plan
 from controlshap.interactions import estimate_interactions, known_interactions
@@ -29,7 +29,6 @@ from controlshap.statistics.analysis import Analysis, Sample, analyse
 from controlshap.statistics.background_error import background_variances
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.stopping import Snapshot, Stopping
-from controlshap.statistics.unseen_rows import UnseenRows, add_unseen_rows, differs_from_x
 
 #: Units below which resampling understates the error of a control with a fitted coefficient
 #: (benchmarks/results/calibration.md).
@@ -86,8 +85,8 @@ class Run:
         Units of the stage under way.
     alpha_fraction : float
         Part of `1 - level` that each look may be wrong with.
-    differs : ndarray of bool or None
-        Background rows in which each player differs from x, where rows may be missed.
+    live : ndarray of bool, shape (players,), or None
+        Players that differ from x in some background row; the others are 0.
     status : str or None
         Why the run has ended; None while it goes on.
     """
@@ -108,7 +107,7 @@ class Run:
     n_before: int
     next_units: int
     n_looks: int
-    differs: BoolArray | None
+    live: BoolArray | None
     stages: list[int]
     status: str | None = None
     n_looked: int = 0
@@ -140,7 +139,7 @@ class Run:
         base = base_sample(problem, game, estimator, plan.n_base_draws, plan.budget, rng)
         sampler = Sampler(
             game, estimator, base, entropy, row, independent_units=plan.variance.needs_independent_units,
-            with_replacement=plan.with_replacement, keeps=plan.keeps,
+            with_replacement=plan.with_replacement, keeps=plan.keeps, planned=plan.budget,
         )  # fmt: skip
         most = sampler.n_blocks if plan.is_exact else sampler.affordable(stopping.budget - game.n_evaluations)
         for n_units in recording.stages:
@@ -153,14 +152,13 @@ class Run:
                 most = n_before + sampler.affordable(stopping.budget - game.n_evaluations)
         most = max(most, n_before)
         first = stopping.first_stage(max(estimator.fewest_units(p), n_before), most)
-        # where every unit has all rows there are none that could be missed
-        may_miss = problem.imputer.mixes_columns and not plan.is_exact
-        may_miss = may_miss and (sampler.n_blocks > 1 or plan.with_replacement)
+        mixes = problem.imputer.mixes_columns
         return cls(
             problem=problem, plan=plan, x=x, row=row, entropy=entropy, stopping=stopping, recording=recording,
             game=game, base=base, sampler=sampler, prepared=prepared, began=began, most_units=most,
             n_before=n_before, next_units=first, n_looks=stopping.n_looks(first, most),
-            differs=differs_from_x(x, base.rows, problem.players) if may_miss else None, stages=[*recording.stages],
+            live=differs_from_x(x, base.rows, problem.players).any(axis=0) if mixes else None,
+            stages=[*recording.stages],
         )  # fmt: skip
 
     @property
@@ -185,19 +183,19 @@ class Run:
         shared_base = np.zeros((0, *self.game.at_x.shape)) if varies else self.base.root_rows()
         # fitted functions have no part in the error of a shared v(0)
         shared_base = np.pad(shared_base, ((0, 0), (0, 0), (0, fitted.sizes.shape[1] - shared_base.shape[2])))
-        sample = Sample(fitted.terms, sampler.strata(), shared_base, fitted.sizes, estimator.efficient, varies)
+        sample = Sample(
+            fitted.terms, sampler.strata(), shared_base, fitted.sizes, estimator.efficient, varies, self.live
+        )  # fmt: skip
         rng = stream(self.entropy, Purpose.RESAMPLING, self.row)
         by_folds = self.problem.coefficient != "units"
-        analysis = analyse(sample, self.plan.variance.roots, fitted.known, rng, by_folds=by_folds)
-        if self.differs is not None and not sampler.is_batched:
-            unseen = UnseenRows(self.differs, sampler.draw_index(), self.game.at_x - self.base.values)
-            changes = partial(fitted.changes_to, self.x, self.base.rows) if fitted.functions else None
-            analysis = add_unseen_rows(analysis, unseen, changes, efficient=estimator.efficient)
-        self.analysis, self.functions = analysis, fitted.functions
-        estimate = analysis.controlled
+        self.analysis = analyse(sample, self.plan.variance.roots, fitted.known, rng, by_folds=by_folds)
+        self.functions = fitted.functions
+        if self.base.is_exact:  # to the last bit the same for all rows, whatever the weights of their units
+            for exact in (self.analysis.controlled, self.analysis.uncontrolled):
+                exact.values[-1] = self.base.mean[:, 0]
+        estimate = self.analysis.controlled
         self.snapshot = Snapshot(
-            estimate.values[:-1], estimate.covariances[:, :-1, :-1], estimate.dof[:-1],
-            complete=self.base.finite and sample.design.sampling_fraction >= 1.0,
+            estimate.values[:-1], estimate.covariances[:, :-1, :-1], estimate.dof[:-1]
         )  # fmt: skip
         self.history.append((self.game.n_evaluations, self.snapshot.values, self.snapshot.errors))
 
@@ -233,7 +231,7 @@ class Run:
             method=" + ".join(type(part).__name__ for part in (plan.estimator, *applied)),
             controls=describe_controls(plan, self.analysis.alpha),
             share=self.alpha_fraction,
-            complete=self.snapshot.complete,
+            complete=self.base.finite and self.sampler.strata().sampling_fraction >= 1.0,
             background_variances=self._background_variances(),
             evaluations=None if status == "exact" else self.recording.all_outputs(),
             stages=tuple(self.stages),
@@ -245,7 +243,7 @@ class Run:
         """Interactions from the same units, controlled by the functions that values have."""
         folds, analysis = (stream(self.entropy, purpose, self.row) for purpose in (Purpose.FOLDS, Purpose.INTERACTIONS))
         return estimate_interactions(
-            self.problem, self.sampler, self.plan.fitted_controls, self.functions, self.differs, (folds, analysis)
+            self.problem, self.sampler, self.plan.fitted_controls, self.functions, (folds, analysis)
         )
 
     def _background_variances(self) -> FloatArray | None:

@@ -69,7 +69,7 @@ class Permutation(Estimator):
             backwards = walk_contributions(reverse, game.walk_values(reverse, draws.rows, at_draws))
             contributions = 0.5 * (contributions + backwards)
         base = values[:, 0] if draws.values is None else np.broadcast_to(draws.base, values[:, 0].shape)
-        return MeanTerms(np.concatenate([contributions, base[:, None]], axis=1))
+        return MeanTerms(np.concatenate([contributions, base[:, None]], axis=1), n_walks=2 if self.paired else 1)
 
     def unit_rows(self, imputer: RowMaker, x: FloatArray, design: IntArray, draws: FloatArray) -> FloatArray:
         """Rows of the walk and, paired, of its reverse."""

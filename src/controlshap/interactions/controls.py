@@ -91,13 +91,6 @@ class PairControls:
             parts.append(np.stack(by_output, axis=2)[..., None])
         return np.concatenate(parts, axis=3)
 
-    def changes(self, sampler: Sampler) -> FloatArray:
-        """Values at x less those at all background rows `(rows, outputs, controls)`, of the first fold's functions."""
-        changes = np.zeros((len(sampler.base.rows), sampler.game.n_outputs, self.n_controls))
-        if self.games:
-            changes[..., : self.n_functions] = self.games[0].at_x - self.games[0].evaluate(sampler.base.rows)
-        return changes
-
     def priors(self) -> FloatArray:
         """Coefficients to start from: each function alone, half of it, all in equal parts; with the process, and it."""
         n = self.n_functions

@@ -16,6 +16,7 @@ from controlshap.controls import Control
 from controlshap.crossfitting.coalition_controls import unseen_inflation
 from controlshap.crossfitting.folds import deal_units
 from controlshap.crossfitting.known_simulated import Functions
+from controlshap.data.players import differs_from_x
 from controlshap.functions.base import KnownFunction
 from controlshap.interactions.controls import FEWEST_UNITS, PairControls
 from controlshap.interactions.index import index_terms, pair_numbers
@@ -29,7 +30,6 @@ from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.terms import MeanTerms, Terms
 from controlshap.statistics.two_stage import TwoStageDesign
-from controlshap.statistics.unseen_rows import UnseenRows
 
 #: Doubles that the terms of all units may take; beyond, means of batches of units are kept.
 MOST_DOUBLES = 2**24
@@ -55,7 +55,6 @@ def estimate_interactions(
     sampler: Sampler,
     learners: Sequence[Control],
     functions: Sequence[Functions],
-    differs: BoolArray | None,
     rng: tuple[np.random.Generator, np.random.Generator],
 ) -> PairResult:
     """Interactions with errors, without a further evaluation.
@@ -69,8 +68,6 @@ def estimate_interactions(
         Fitted controls of the plan.
     functions : sequence of Functions
         What was fitted to rows already, for each fold and output.
-    differs : ndarray of bool, shape (background rows, players), or None
-        Where each player is not as in x, where rows may have been missed.
     rng : pair of Generator
         For the folds of fitted functions, equal to that of the values, and for the analysis.
     """
@@ -83,15 +80,6 @@ def estimate_interactions(
     terms, design = _gather(units, controls)
     analysis = _analyse(units, controls, terms, design, rng[1], by_folds=problem.coefficient != "units")
     estimate = analysis.controlled
-    if differs is not None and not sampler.is_batched:
-        first, second = pair_numbers(problem.players.n_players)
-        changes = sampler.game.at_x[:, :1] - sampler.base.values[:, :, :1]
-        # a pair that agrees with x in one of its players has no interaction in that row
-        unseen = UnseenRows(differs[:, first] & differs[:, second], sampler.draw_index(), changes)
-        of_controls = None
-        if not unseen.all_drawn:
-            of_controls = changes[..., :0] if controls is None else controls.changes(sampler)
-        estimate = unseen.widen(estimate, of_controls, analysis.alpha[:-1], efficient=False, sums=False)
     return PairResult(estimate.values[:-1], np.sqrt(estimate.variances[:-1]), estimate.dof[:-1])
 
 
@@ -165,5 +153,15 @@ def _analyse(
             inflation = unseen_inflation(coalitions, controls.folds.n_folds)
         known = KnownValues(zero, CovarianceRoot.zero_like(zero), controls.priors(), inflation)
     sizes = np.repeat(np.ptp(units.values, axis=(0, 1))[:, None], shape[2], axis=1)
-    sample = Sample(terms, design, np.zeros((0, *shape[1:])), sizes, efficient=False, base_varies=False)
+    sample = Sample(terms, design, np.zeros((0, *shape[1:])), sizes, False, False, _live_pairs(units.sampler))
     return analyse(sample, roots, known, rng, by_folds=by_folds)
+
+
+def _live_pairs(sampler: Sampler) -> BoolArray | None:
+    """Pairs that differ from x in some background row, both of them; the others are 0. None where all may matter."""
+    players = sampler.game.imputer.players
+    if not sampler.game.imputer.mixes_columns:
+        return None
+    differs = differs_from_x(sampler.game.x, sampler.base.rows, players)
+    first, second = pair_numbers(players.n_players)
+    return np.asarray((differs[:, first] & differs[:, second]).any(axis=0))

@@ -8,7 +8,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
-from controlshap.statistics.certainty import quantile, simultaneous_tail
+from controlshap.statistics.certainty import quantile, simultaneous_tail, tail_dof
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
@@ -28,7 +28,7 @@ def half_widths(explanation: Explanation, level: float, *, simultaneous: bool, b
 
 
 def _add_background(explanation: Explanation) -> tuple[FloatArray, FloatArray]:
-    """Errors of sampling and background together, with their degrees of freedom (Satterthwaite)."""
+    """Errors of sampling and background together, with their degrees of freedom."""
     of_background, settings = explanation.background_standard_errors, explanation.settings
     if of_background is None or not {"n_background", "max_background"} <= set(settings):
         raise InvalidArgumentError(
@@ -37,12 +37,9 @@ def _add_background(explanation: Explanation) -> tuple[FloatArray, FloatArray]:
         )
     own, other = explanation.standard_errors**2, of_background**2
     n_rows = min(int(settings["n_background"]), int(settings["max_background"]))
-    dof = explanation.degrees_of_freedom
-    finite = np.where(np.isfinite(dof), dof, 1e12)
-    total = own + other
-    share = own / np.where(total > 0, total, 1.0)
-    spread = np.where(total > 0, share**2 / finite + (1.0 - share) ** 2 / max(n_rows - 1, 1), 0.0)
-    return np.sqrt(total), np.where(spread > 0, 1.0 / np.where(spread > 0, spread, 1.0), np.inf)
+    # both terms are read off the same spread between rows: one sum, known no better than by so many rows
+    dof = np.minimum(explanation.degrees_of_freedom, max(n_rows - 1, 1))
+    return np.sqrt(own + other), np.where(other > 0, dof, explanation.degrees_of_freedom)
 
 
 def _simultaneous(explanation: Explanation, level: float, errors: FloatArray, dof: FloatArray) -> FloatArray:
@@ -58,5 +55,5 @@ def _simultaneous(explanation: Explanation, level: float, errors: FloatArray, do
             # an error that was added (of the background) has no known correlation: it is taken as independent
             more = errors[row, :, output] ** 2 - np.diag(spread)
             tail = simultaneous_tail(spread + np.diag(np.maximum(more, 0.0)), dof[row, :, output], alpha)
-            critical[row, :, output] = quantile(dof[row, :, output], tail)
+            critical[row, :, output] = quantile(tail_dof(dof[row, :, output]), tail)
     return critical if several else critical[..., 0]

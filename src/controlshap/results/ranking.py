@@ -133,7 +133,7 @@ def rank(explanation: Explanation, level: float) -> Ranking:
             estimates, spread, freedom = values[row, :, output], covariance[row, output], dof[row, :, output]
             players = magnitude_order(estimates)
             order[row, :, output] = players
-            ratios = order_ratios(estimates, spread, freedom, alpha, complete=bool(explanation.complete[row]))
+            ratios = order_ratios(estimates, spread, freedom, alpha)
             cuts[row, :, output] = separated(ratios, estimates, players)
             swaps[row, :, output] = swap_probabilities(estimates, spread, freedom, players)
     if not several:

@@ -74,7 +74,9 @@ class KeptUnits:
 
     def strata_of_rows(self) -> TwoStageDesign:
         """The blocks that units used, also where these were drawn at random."""
-        return TwoStageDesign(self.ids.block, self.stream.n_blocks, exact_within=self.stream.estimator.exact_per_draw)
+        stream = self.stream
+        exact = stream.estimator.exact_per_draw
+        return TwoStageDesign(self.ids.block, stream.n_blocks, exact_within=exact, taken=stream.taken)
 
     def terms(self) -> UnitTerms:
         """The terms of all units."""

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from controlshap._types import FloatArray, IntArray
+from controlshap.data.players import differs_from_x
 from controlshap.estimators.base import Estimator
 from controlshap.estimators.kernel import canonical_pairs
 from controlshap.problem import BaseSample
@@ -37,6 +38,8 @@ class Sampler:
     independent_units, with_replacement : bool
         Whether blocks of background rows, or single rows, are drawn at random rather than in cycles.
     keeps : {"units", "batches", "coalition means"}
+    planned : int
+        Evaluations that the visits are planned for.
     """
 
     game: Game
@@ -47,6 +50,7 @@ class Sampler:
     independent_units: bool = False
     with_replacement: bool = False
     keeps: Keeping = "units"
+    planned: int = 0
     kept: KeptUnits | BatchedUnits = field(init=False)
 
     def __post_init__(self) -> None:
@@ -60,6 +64,10 @@ class Sampler:
         elif self.independent_units:
             visiting = "at random"
         self.stream = UnitStream(self.estimator, self.game.imputer, self.base, self.entropy, self.row, visiting)
+        if self.base.finite and self.planned:
+            changes = self.game.at_x[:, 0] - self.base.values[:, :, 0]
+            differs = differs_from_x(self.game.x, self.base.rows, self.game.imputer.players)
+            self.stream.plan_visits(changes, differs, self.planned // self.unit_cost)
         n_by_draw = two_stage.MANY_UNITS if self.keeps == "coalition means" else math.inf
         self.kept = KeptUnits(self.stream, n_by_draw)
         if self.base.finite and self.game.imputer.mixes_columns:

@@ -13,11 +13,11 @@ from typing import Any, Literal
 import numpy as np
 
 from controlshap._random import Purpose, stream
-from controlshap._types import FloatArray, IntArray
+from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.estimators.base import Estimator, UnitDraws
 from controlshap.problem import BaseSample
 from controlshap.statistics.batches import UnitIds
-from controlshap.statistics.two_stage import block_rows, visit_sequence
+from controlshap.statistics.two_stage import TakeAll, block_rows, choose_take_all, visit_sequence
 from controlshap.values.base import Imputer
 
 #: Units that share a random stream.
@@ -57,6 +57,7 @@ class UnitStream:
     entropy: int
     row: int
     visiting: Visiting
+    take_all: TakeAll | None = None
     n_units: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -111,17 +112,37 @@ class UnitStream:
             return np.broadcast_to(self._blocks, (len(blocks), self._blocks.shape[1]))
         return self._blocks[blocks]
 
+    def plan_visits(self, changes: FloatArray, differs: BoolArray, n_units: int) -> None:
+        """Choose blocks to be taken all, from f(x) - f(b) `(rows, outputs)` and what differs `(rows, players)`."""
+        if self.visiting == "in cycles" and self.n_blocks > 1:
+            tells = np.asarray(differs[self._blocks].any(axis=1))
+            self.take_all = choose_take_all(changes[self._blocks].mean(axis=1), tells, n_units)
+
+    @property
+    def taken(self) -> IntArray:
+        """Blocks of the take-all stratum."""
+        return np.zeros(0, dtype=np.int64) if self.take_all is None else self.take_all.blocks
+
     def _next_blocks(self, n_units: int) -> IntArray:
         if self.n_labels == 1:
             return np.zeros(n_units, dtype=np.int64)
         if self.visiting == "at random":
             return self._rng.integers(0, self.n_blocks, n_units)
+        if self.take_all is None:
+            return self._next_in_cycles(n_units)
+        theirs, taken = self.take_all.visits(np.arange(self.n_units, self.n_units + n_units))
+        blocks = np.empty(n_units, dtype=np.int64)
+        blocks[theirs], blocks[~theirs] = taken, self._next_in_cycles(n_units - len(taken))
+        return blocks
+
+    def _next_in_cycles(self, n_units: int) -> IntArray:
         parts = [self._ahead]
         if self.n_units == 0 and self.visiting == "once":
             parts = [self._rng.permutation(self.n_blocks)]
         elif self.n_units == 0:
             # the first two passes are interwoven; every later one is a fresh shuffle
-            parts = [visit_sequence(self.n_blocks, 2 * self.n_blocks, self._rng)]
+            others = np.setdiff1d(np.arange(self.n_blocks), self.taken)
+            parts = [others[visit_sequence(len(others), 2 * len(others), self._rng)]]
         n_ahead = len(parts[0])
         while n_ahead < n_units:
             parts.append(self._rng.permutation(self.n_blocks))

@@ -12,6 +12,7 @@ from controlshap.statistics.coefficients import Coefficients
 from controlshap.statistics.control_variate import Estimate, KnownValues, adjust, enforce_efficiency, mix
 from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.crossfit import Blocks, adjust_by_folds, deal_folds
+from controlshap.statistics.one_more_jump import allow_for_jump
 from controlshap.statistics.terms import Terms
 from controlshap.statistics.two_stage import TwoStageDesign
 
@@ -33,6 +34,8 @@ class Sample:
         v(all).
     efficient, base_varies : bool
         Whether the values are made to sum to f(x) - v(0), and whether each unit has a v(0) of its own.
+    live : array of bool, shape (..., players), or None
+        Players that are not known to be 0; None for all.
     """
 
     terms: Terms
@@ -41,6 +44,7 @@ class Sample:
     at_x: Array
     efficient: bool
     base_varies: bool
+    live: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ def analyse(
     blocks = None
     if by_folds and uncancelled > 0.0 and root.block is not None and not design.many:
         means = design.block_means(terms.pseudo_values(weights))
-        blocks = Blocks(means, root, shared, deal_folds(design.n_blocks, rng))
+        blocks = Blocks(means, root, shared, deal_folds(design.n_blocks, rng), design.block_weights)
 
     def adjusted(known: KnownValues | None, size: Array | None) -> tuple[Estimate, Coefficients | None]:
         # without control a constrained estimate is efficient, and there is nothing to fit
@@ -91,13 +95,20 @@ def analyse(
             crossed = mix(_adjust_by_units(estimates, joined, known, size, total)[0], crossed, uncancelled)
         return crossed, coefficients
 
+    def allowed(estimate: Estimate) -> Estimate:
+        # factors that come from resamples or groups are no jumps, and a population that was seen whole holds no more
+        if (len(root.part) and root.block is None) or (design.exact_within and uncancelled == 0.0):
+            return estimate
+        return allow_for_jump(estimate, root, terms, weights, sample.live)
+
     uncontrolled, _ = adjusted(None, None)
+    uncontrolled = allowed(uncontrolled)
     if known is None:
         nothing = zeros((*uncontrolled.values.shape, 0), estimates)
         return Analysis(uncontrolled, uncontrolled, nothing.sum(axis=-1), nothing)
     controlled, fit = adjusted(known, _sizes(sample.at_x[..., 1:], known.values))
     assert fit is not None  # there are controls
-    return Analysis(controlled, uncontrolled, fit.squared_correlation, fit.alpha)
+    return Analysis(allowed(controlled), uncontrolled, fit.squared_correlation, fit.alpha)
 
 
 def _sizes(at_x: Array, known: Array) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from controlshap._arrays import Array, at_least, concat, namespace, variance
+from controlshap._arrays import Array, at_least, concat, namespace, variance, weighted_sum
 from controlshap._types import FloatArray
 from controlshap.statistics.terms import Terms
 from controlshap.statistics.two_stage import TwoStageDesign
@@ -33,7 +33,9 @@ def background_variances(
             players = pseudo[:, :-1, :, 0] - own[:, None] / (pseudo.shape[1] - 1)
             pseudo = concat([players, pseudo[:, -1:, :, 0]], axis=1)[..., None]
         means = design.block_means(pseudo)
-        between = variance(means, axis=-4, ddof=1) - design.noise_within(pseudo, means)
+        center = weighted_sum(design.block_weights, means, axis=-4)[..., None, :, :, :]
+        between = weighted_sum(design.block_weights, (means - center) ** 2, axis=-4)
+        between = between * len(design.visits) / (len(design.visits) - 1.0) - design.noise_within(pseudo, means)
         # blocks that overlap (n_draws does not divide the rows) are alike
         alike = (1.0 - n_draws / n_rows) * design.population / (design.population - 1.0)
         variances = at_least(between[..., 0], 0.0) * n_draws / (n_rows * alike)

@@ -127,6 +127,15 @@ class LinearisedTerms:
         solution = np.concatenate([even + np.tensordot(self.lift, residual, axes=1), at_draws[None]])
         return solution.transpose(1, 0, 2)
 
+    def largest_jump(self, weights: FloatArray) -> FloatArray:
+        """The largest value times a bound of a unit's influence: regressors are 1/2 at most, about their mean."""
+        values = np.abs(self.solve(weights[None])[0, :-1, :, 0]).max(axis=0)
+        result: FloatArray = values * np.abs(self.lift).sum(axis=1).max() / (2.0 * self.n_behind)
+        return result
+
+    def count_speaking(self) -> None:
+        """None: every coalition speaks of every player."""
+
     def with_controls(self, sums: FloatArray) -> LinearisedTerms:
         """Beside controls of known value 0, from means of a times their targets `(n, p, o, controls)`."""
         controls = np.zeros((len(sums), *self.values.shape[1:3], sums.shape[3]))

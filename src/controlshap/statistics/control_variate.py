@@ -93,24 +93,33 @@ class Estimate:
     values : array of shape (..., components, outputs)
     factors : array of shape (..., n_factors, components, outputs)
     dof : array of shape (..., components, outputs)
+    allowance : array of shape (..., components, outputs) or None
+        Variances of independent errors beside the factors; None for none.
     """
 
     values: Array
     factors: Array
     dof: Array
+    allowance: Array | None = None
 
     @property
     def variances(self) -> Array:
         """Squared standard errors, shape (..., components, outputs)."""
-        return sum_products(self.factors, self.factors, axis=-3)
+        of_factors = sum_products(self.factors, self.factors, axis=-3)
+        return of_factors if self.allowance is None else of_factors + self.allowance
 
     @property
     def covariances(self) -> Array:
         """Covariance of the components for each output, shape (..., outputs, components, components)."""
         if isinstance(self.factors, np.ndarray):
-            return np.einsum("...kco,...kdo->...ocd", self.factors, self.factors, optimize=True)
-        by_output = self.factors.movedim(-1, -3)
-        return by_output.swapaxes(-1, -2) @ by_output
+            covariances = np.einsum("...kco,...kdo->...ocd", self.factors, self.factors, optimize=True)
+        else:
+            by_output = self.factors.movedim(-1, -3)
+            covariances = by_output.swapaxes(-1, -2) @ by_output
+        if self.allowance is not None:
+            at = np.arange(self.values.shape[-2])
+            covariances[..., at, at] += self.allowance.swapaxes(-1, -2)
+        return covariances
 
 
 def adjust(estimates: Array, root: CovarianceRoot, known: KnownValues, size: Array) -> tuple[Estimate, Coefficients]:

@@ -47,19 +47,22 @@ class Blocks:
     Attributes
     ----------
     means : array of shape (..., m, components, outputs, functions)
-        Whose mean over blocks is the estimate.
+        Whose weighted mean over blocks is the estimate.
     root : CovarianceRoot
         Of the covariance of that mean, with the block of each factor.
     shared : CovarianceRoot
         Of the error of v(0), which all blocks share.
     folds : ndarray of shape (m,)
         Fold of each block.
+    weights : ndarray of shape (m,)
+        Weight of each block in the estimate.
     """
 
     means: Array
     root: CovarianceRoot
     shared: CovarianceRoot
     folds: IntArray
+    weights: FloatArray
 
     @property
     def n_folds(self) -> int:
@@ -68,8 +71,14 @@ class Blocks:
 
     @property
     def fold_weights(self) -> FloatArray:
-        """Share of the blocks that each fold has."""
-        return np.bincount(self.folds) / len(self.folds)
+        """Weight of the blocks of each fold together."""
+        return np.bincount(self.folds, weights=self.weights).astype(float)
+
+    def average(self, means: Array, axis: int) -> Array:
+        """Weighted mean over blocks, which are on this axis, counted from the last."""
+        # a product of matrices has other last bits in other processes, by where its operands lie in memory
+        weights = self.weights.reshape(-1, *[1] * (-1 - axis))
+        return sum_products(to_like(weights, means), means, axis=axis)
 
     @property
     def fold_of_factor(self) -> IntArray:
@@ -170,7 +179,9 @@ def adjust_by_folds(
     weights = to_like(blocks.fold_weights, shared)
     in_all = [xp.einsum("f,...fkco->...kco", weights, part) for part in folded.common]
     factors = concat([folded.factors, *in_all], axis=-3)
-    return Estimate(folded.means.mean(axis=-3), factors, root.degrees_of_freedom_of(folded.factors)), coefficients
+    return Estimate(
+        blocks.average(folded.means, axis=-3), factors, root.degrees_of_freedom_of(folded.factors)
+    ), coefficients
 
 
 def _control(blocks: Blocks, folded: _Folded, known: KnownValues, size: Array) -> tuple[_Folded, Coefficients]:
@@ -220,14 +231,15 @@ def _fit_by_folds(blocks: Blocks, known: KnownValues, size: Array) -> tuple[Coef
         concat([part.squared_correlation for part in fits], axis=-3),
         concat([part.fitted for part in fits], axis=-4),
     )
-    error = (blocks.means[..., 1:].mean(axis=-4) - known.values)[..., None, :, :, :]
+    error = (blocks.average(blocks.means[..., 1:], axis=-4) - known.values)[..., None, :, :, :]
     every, free = concat(covariances, axis=-5), concat(dof, axis=-3)
     return fit, lambda left: extrapolation(fit.fitted, error, every, free, left[..., None, :, :], known.priors)
 
 
 def _enforce_efficiency(blocks: Blocks, folded: _Folded, total: Array) -> _Folded:
     """Spread the gap of each fold by shares from the others."""
-    values, dof = folded.means.mean(axis=-3)[..., None, :, :], blocks.dof[..., None, :, :]
+    values = blocks.average(folded.means, axis=-3)[..., None, :, :]
+    dof = blocks.dof[..., None, :, :]
     shares = concat(
         [efficiency_shares(Estimate(values, others, dof), total[..., None, :]).shares for others in folded.others],
         axis=-3,

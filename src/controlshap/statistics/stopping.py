@@ -15,7 +15,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
-from controlshap.statistics.certainty import ROUNDING, cut_ratios, magnitude_order, order_ratios, quantile, sign_ratios
+from controlshap.statistics.certainty import cut_ratios, magnitude_order, order_ratios, quantile, sign_ratios
 
 #: How much longer each stage is than the one before.
 GROWTH = 1.4
@@ -27,15 +27,11 @@ WORTH = 0.05
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Values `(p, outputs)`, their covariance `(outputs, p, p)` and degrees of freedom `(p, outputs)`.
-
-    `complete` says whether every background row had a part, so that an error of 0 is one.
-    """
+    """Values `(p, outputs)`, their covariance `(outputs, p, p)` and degrees of freedom `(p, outputs)`."""
 
     values: FloatArray
     covariance: FloatArray
     dof: FloatArray
-    complete: bool = True
 
     @property
     def errors(self) -> FloatArray:
@@ -67,9 +63,9 @@ class Rule:
         values, dof = snapshot.values[:, output], snapshot.dof[:, output]
         if self.kind == "signs":
             errors = snapshot.errors[:, output]
-            return float(sign_ratios(values, errors, dof, alpha, complete=snapshot.complete).max())
+            return float(sign_ratios(values, errors, dof, alpha).max())
         order = magnitude_order(values)
-        ratios = order_ratios(values, snapshot.covariance[output], dof, alpha, complete=snapshot.complete)
+        ratios = order_ratios(values, snapshot.covariance[output], dof, alpha)
         cuts = cut_ratios(ratios, order)
         if self.kind == "top":
             return float(cuts[self.k - 1]) if self.k is not None else 0.0
@@ -181,8 +177,6 @@ class Stopping:
         ratios = [rule.ratio(snapshot, alpha_fraction * self.alpha / len(self.rules)) for rule in self.rules]
         # an error that is itself known from few degrees of freedom may be far too small, and is chosen for being small
         largest = (snapshot.errors * known_badly(snapshot.dof)).max(axis=0)
-        if not snapshot.complete and (largest <= ROUNDING * np.abs(snapshot.values).max(initial=0.0)).any():
-            return np.inf  # nothing that matters was met yet
         if self.absolute is not None:
             ratios.append(float((largest / self.absolute).max()))
         if self.tolerance is not None:

@@ -18,7 +18,7 @@ from typing import ClassVar, Protocol, Self
 import numpy as np
 import scipy.linalg
 
-from controlshap._arrays import Array, sum_by, weighted_sum
+from controlshap._arrays import Array, median, namespace, sum_by, weighted_sum
 from controlshap._errors import SingularSystemError
 from controlshap._types import FloatArray, IntArray
 
@@ -29,6 +29,10 @@ BATCH = 8192
 LEAST_FREE = 1e-3
 #: Ratio of eigenvalues below which the least squares is singular: values would then be known to 1e-6 of their size.
 SINGULAR = 1e-10
+
+
+#: Differences below this part of the largest contribution are rounding.
+ROUNDING = 1e-12
 
 
 class Terms(Protocol):
@@ -66,6 +70,12 @@ class Terms(Protocol):
     def with_controls(self, controls: FloatArray) -> Terms:
         """Beside controls of known value 0 as further functions."""
 
+    def largest_jump(self, weights: FloatArray) -> Array:
+        """Largest move `(..., o)` of a value if one unit had shown nothing, and then a whole value of the model."""
+
+    def count_speaking(self) -> Array | None:
+        """Units that speak of each player, `(..., p, o)`, in plain contributions of the model; None where all do."""
+
 
 class UnitTerms(Terms, Protocol):
     """Terms of single units, as estimators make them."""
@@ -96,6 +106,7 @@ class MeanTerms:
     constrained: ClassVar[bool] = False
 
     values: FloatArray  # (..., n, c, o, f), or a tensor
+    n_walks: int = 1  # that are averaged in each unit
 
     n_fitted = 0
 
@@ -116,11 +127,11 @@ class MeanTerms:
 
     def with_controls(self, controls: FloatArray) -> MeanTerms:
         """Beside controls `(n, c, o, controls)`."""
-        return MeanTerms(np.concatenate([self.values, controls], axis=3))
+        return replace(self, values=np.concatenate([self.values, controls], axis=3))
 
     def join(self, others: Sequence[MeanTerms]) -> MeanTerms:
         """These units and others after them."""
-        return MeanTerms(np.concatenate([self.values, *(other.values for other in others)]))
+        return replace(self, values=np.concatenate([self.values, *(other.values for other in others)]))
 
     def keep_draws(self, n_units: int) -> MeanTerms:  # noqa: ARG002 (nothing is kept of single draws)
         """The terms themselves."""
@@ -148,6 +159,21 @@ class MeanTerms:
 
     def draw_solutions(self, weights: FloatArray, at_x: FloatArray, at_draws: FloatArray) -> None:
         """None: the terms of a mean do not keep their draws apart."""
+
+    def largest_jump(self, weights: FloatArray) -> Array:
+        """The largest contribution times the weight of a walk."""
+        xp, players = namespace(self.values), self.values[..., :-1, :, 0]
+        return float(weights.max()) / self.n_walks * xp.amax(xp.amax(xp.abs(players), axis=-2), axis=-2)
+
+    def count_speaking(self) -> Array:
+        """`(sum d^2)^2 / sum d^4` over units, with d from the median: 0 for a player that is the same in all."""
+        xp, players = namespace(self.values), self.values[..., :-1, :, 0]
+        size = xp.amax(xp.amax(xp.abs(players), axis=-2, keepdims=True), axis=-3, keepdims=True)
+        # in units of the largest contribution, and without what is rounding of it
+        distance = (players - median(players, axis=-3)) / xp.where(size > 0, size, 1.0)
+        squares = xp.where(xp.abs(distance) > ROUNDING, distance, 0.0) ** 2
+        fourth = (squares**2).sum(axis=-3)
+        return squares.sum(axis=-3) ** 2 / xp.where(fourth > 0, fourth, 1.0)
 
 
 @dataclass(frozen=True)
@@ -332,6 +358,15 @@ class LeastSquaresTerms:
         solved = np.linalg.solve(gram, reduced.T).T  # (n, p-1)
         leverage = np.einsum("ij,ij->i", solved, reduced) * weights
         return solved @ basis.T, leverage
+
+    def largest_jump(self, weights: FloatArray) -> FloatArray:
+        """The largest value times the largest influence of a unit."""
+        values, (influence, _) = self.solve(weights[None])[0, :-1, :, 0], self.influence(weights)
+        result: FloatArray = np.abs(values).max(axis=0) * np.abs(influence * weights[:, None]).max()
+        return result
+
+    def count_speaking(self) -> None:
+        """None: every coalition speaks of every player."""
 
     def base_slope(self, weights: FloatArray) -> FloatArray:
         """Solve for what v(0) changes in targets and total."""

@@ -7,7 +7,7 @@ coalition and is kept for comparison: `LeastSquares(paper=True)`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast, final
 
 import numpy as np
@@ -67,10 +67,7 @@ class LeastSquares(Variance):
             batch, design = strata.coarsen(MANY_UNITS // 2)
             means = cast("LeastSquaresTerms", terms).batch_means(strata.weights, batch, design.n_units)
             return design.covariance_root(design.even_out(means, np.bincount(batch)))
-        roots = strata.covariance_root(terms.residual_pseudo_values(strata.weights))
-        if strata.is_independent and terms.n_fitted:
-            return replace(roots, dof=np.maximum(roots.dof - terms.n_fitted, 1.0))
-        return roots
+        return strata.covariance_root(terms.residual_pseudo_values(strata.weights))
 
 
 def _draw_roots(terms: LeastSquaresTerms, weights: FloatArray) -> CovarianceRoot:

@@ -11,6 +11,7 @@ import torch
 from controlshap._random import Purpose, stream
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.controls.d_matrices import DMatrices
+from controlshap.data.players import differs_from_x
 from controlshap.engine.device.evaluation import MOST_ROWS, evaluate_rows, in_chunks, refuse_not_finite
 from controlshap.engine.device.taylor import TaylorPolynomials, derivatives, known_correlated, known_independent
 from controlshap.engine.device.walks import Ground, Group, walk_terms
@@ -19,7 +20,6 @@ from controlshap.statistics.background_error import background_variances
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.stopping import Snapshot, Stopping
 from controlshap.statistics.terms import MeanTerms
-from controlshap.statistics.unseen_rows import UnseenRows, add_unseen_rows, differs_from_x
 from controlshap.values.base import Imputer
 from controlshap.variances import Analytic
 
@@ -178,18 +178,18 @@ def _analyse_in_chunks(ground: Ground, method: Method, group: Group, walked: Wal
 
 def _analyse(ground: Ground, method: Method, group: Group, walked: Walked) -> dict[str, Any]:
     """Values, errors and coefficients of some rows, by the statistics of the library."""
-    design, terms = ground.design(walked.units), MeanTerms(walked.terms)
+    design, terms = ground.design(walked.units), MeanTerms(walked.terms, n_walks=2)
     known = None if group.polynomial is None else _known_values(ground, method, group.polynomial, group.x)
     at_x = torch.stack([group.at_x] * walked.terms.shape[-1], dim=-1)  # a Taylor polynomial has f(x) at x
     no_base = at_x.new_zeros((len(group), 0, *at_x.shape[1:]))
-    sample = Sample(terms, design, no_base, at_x, method.efficient, not ground.finite)
+    live = None
+    if method.imputer.mixes_columns:
+        live = differs_from_x(group.x, ground.draws, method.imputer.players).any(dim=-2)
+    sample = Sample(terms, design, no_base, at_x, method.efficient, not ground.finite, live)
     # blocks are numbered at random for each row, so that folds may be the same for all of them
     rng = stream(ground.entropy, Purpose.RESAMPLING)
     analysis = analyse(sample, Analytic().roots, known, rng, by_folds=method.by_folds)
     drawn = _drawn(ground, group, walked.units)
-    if method.imputer.mixes_columns and (len(ground.draws) > 1 or ground.replaced):
-        unseen = _unseen_rows(ground, method, group, drawn, design.n_blocks)
-        analysis = add_unseen_rows(analysis, unseen, efficient=method.efficient)
     controlled, plain = analysis.controlled, analysis.uncontrolled
     tensors = {
         "values": controlled.values,
@@ -214,17 +214,6 @@ def _drawn(ground: Ground, group: Group, units: IntArray) -> Any:
     return None if drawn is None else drawn[..., None]
 
 
-def _unseen_rows(ground: Ground, method: Method, group: Group, drawn: Any, n_blocks: int) -> UnseenRows:
-    differs = differs_from_x(group.x, ground.draws, method.imputer.players)
-    if ground.in_cycles and n_blocks == len(ground.draws):
-        return UnseenRows(differs, drawn, None)
-    changes = [group.at_x[:, None] - ground.at_draws]
-    if group.polynomial is not None:
-        every = torch.arange(len(group), device=group.x.device)
-        changes.append(group.at_x[:, None] - group.polynomial.values(every, group.x[:, None] - ground.draws))
-    return UnseenRows(differs, drawn, torch.stack(changes, dim=-1))
-
-
 def _known_values(ground: Ground, method: Method, polynomial: TaylorPolynomials, x: Any) -> KnownValues:
     """What is known of the Taylor polynomials of some rows."""
     if method.matrices is None or ground.conditioner is None:
@@ -241,8 +230,7 @@ def _converged(method: Method, results: dict[str, Any], n_units: int) -> BoolArr
     ratios = [
         stopping.error_ratio(
             Snapshot(
-                results["values"][row, :-1], results["covariances"][row], results["degrees_of_freedom"][row, :-1],
-                bool(results["complete"][row]),
+                results["values"][row, :-1], results["covariances"][row], results["degrees_of_freedom"][row, :-1]
             ),
             method.alpha_fraction,
         )
