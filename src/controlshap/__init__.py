@@ -43,7 +43,7 @@ from controlshap.results.ranking import Ranking
 from controlshap.results.summary import Summary
 from controlshap.shap_compat.explainer import KernelExplainer
 from controlshap.storage.explanations import load
-from controlshap.values import GaussianConditional, Imputer, Marginal, ValueFunction
+from controlshap.values import Empirical, GaussianConditional, Imputer, Marginal, ValueFunction
 from controlshap.variances import Analytic, Bootstrap, Grouped, LeastSquares, Variance
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "ControlShapWarning",
     "DatasetResult",
     "Difference",
+    "Empirical",
     "EncodedSpace",
     "ErraticVarianceWarning",
     "Estimator",

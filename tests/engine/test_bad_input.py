@@ -59,6 +59,7 @@ MAKING = {
         {"background": HOLED, "features": "copula"},
         r"`background` holds NaN.*\['x1'\].*Impute.*features='independent'",
     ),
+    "one row, empirical": ({"background": ROW, "features": "empirical"}, r"`background` has one row.*several rows"),
     "features unknown": (
         {"features": "linear"},
         r"`features` must be one of 'independent', 'correlated', 'copula'.*got 'linear'",
@@ -208,6 +209,12 @@ STRATEGIES = {
     ),
     "draws from nowhere": (lambda: cs.GaussianConditional(draws="data"), r"`draws` must be 'gaussian' or.*got 'data'"),
     "binary unknown": (lambda: cs.GaussianConditional(binary="cut"), r"`binary` must be 'linear' or.*got 'cut'"),
+    "bandwidth of 0": (lambda: cs.Empirical(bandwidth=0.0), r"`bandwidth` must be a number above 0; got 0\.0.*0\.1"),
+    "bandwidth in words": (lambda: cs.Empirical(bandwidth="wide"), r"`bandwidth` must be a number above 0; got 'wide'"),
+    "eigenvalue of distances": (
+        lambda: cs.Empirical(min_eigenvalue=0.0),
+        r"`min_eigenvalue` must lie between 0 and 1; got 0\.0.*1e-4",
+    ),
     "margins unknown": (lambda: cs.GaussianConditional(margins="normal"), r"`margins` must be 'gaussian' or.*'normal'"),
     "mean of scores": (
         lambda: cs.GaussianConditional(mean=np.zeros(3), margins="empirical"),

@@ -183,6 +183,7 @@ SETTINGS = {
         "max_background": np.int64(12),
     },
     "copula": {"features": "copula"},
+    "nearness": {"features": cs.Empirical(bandwidth=0.4)},
     "copula of rows": {"features": cs.GaussianConditional(margins="empirical", draws="background")},
     "groups": {"groups": {"job": [0], "pair": [1, 3]}, "estimator": "per_feature"},
 }

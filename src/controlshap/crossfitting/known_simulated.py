@@ -1,7 +1,7 @@
 """Known Shapley values of fitted functions under any value function, without model evaluations.
 
-Few players and finite draws are enumerated. Otherwise paired walks are simulated through the rows that the value
-function makes, and the scatter of replications is the error of the known values.
+Few players with finite draws, or with rows of known weights, are enumerated. Otherwise paired walks are simulated
+through the rows that the value function makes, and the scatter of replications is the error of the known values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from controlshap._types import FloatArray, IntArray
 from controlshap.estimators import Enumeration, Permutation
 from controlshap.estimators.base import Estimator, Evaluator, UnitDraws
-from controlshap.estimators.enumeration import all_coalitions
+from controlshap.estimators.enumeration import all_coalitions, shapley_values
 from controlshap.estimators.permutation import sample_permutations
 from controlshap.functions.base import KnownFunction
 from controlshap.sampling.game import FunctionGame
@@ -172,7 +172,10 @@ class SimulatedControls(KnownControls):
         functions = [function for function, _, _ in fitted.distinct]
         enough = None if tolerances is None else tolerances[[output for _, output, _ in fitted.distinct]]
         game = FunctionGame.of((tuple(functions),), fitted.x, fitted.imputer, fitted.memory_limit)
-        if can_enumerate(fitted.imputer):
+        n_weighted = fitted.imputer.n_weighted
+        if n_weighted is not None and 2**fitted.n_players * n_weighted <= MOST_ROWS:
+            values = [Simulated.exactly(one) for one in enumerate_weighted(game)]
+        elif can_enumerate(fitted.imputer):
             values = [Simulated.exactly(one) for one in enumerate_draws(game)]
         else:
             values = simulate_walks(game, rng, enough, n_walks)
@@ -227,6 +230,17 @@ def enumerate_draws(game: FunctionGame) -> FloatArray:
         terms = Enumeration().terms(game, design, UnitDraws(some[:, None], None, None, nothing))
         total += terms.values[:, :, 0].sum(axis=0)
     return total.T / len(draws)
+
+
+def enumerate_weighted(game: FunctionGame) -> FloatArray:
+    """Exact Shapley values and base value `(functions, players + 1)` of a game with one output, over weighted rows."""
+    coalitions = all_coalitions(game.imputer.players.n_players)
+    table = np.empty((len(coalitions), game.n_functions))
+    n_numbers = (game.imputer.n_weighted or 1) * (len(game.x) + game.n_functions)
+    for part in game.slices(len(coalitions), 4 * n_numbers):
+        rows, weights = game.imputer.weighted_rows(game.x, coalitions[part])
+        table[part] = np.einsum("kn,knf->kf", weights, game.evaluate(rows)[:, :, 0])
+    return np.concatenate([shapley_values(table), table[:1]]).T
 
 
 def simulate_walks(

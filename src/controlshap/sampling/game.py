@@ -154,6 +154,7 @@ class Game(RowGame):
 
     def evaluate(self, rows: FloatArray) -> FloatArray:
         """All functions on rows `(..., columns)`, shape `(..., outputs, functions)`."""
+        rows = rows[..., : len(self.x)]  # draws may have further columns
         flat = rows.reshape(-1, rows.shape[-1])
         return self._beside_surrogates(rows, self._ask(flat) if len(flat) else np.empty((0, self.n_outputs)))
 
@@ -223,6 +224,7 @@ class FunctionGame(RowGame):
 
     def evaluate(self, rows: FloatArray) -> FloatArray:
         """All functions on rows `(..., columns)`, shape `(..., outputs, functions)`."""
+        rows = rows[..., : len(self.x)]  # draws may have further columns
         flat = rows.reshape(-1, rows.shape[-1])
         values = np.empty((len(flat), self.n_outputs, self.n_functions))
         if len(flat):

@@ -236,3 +236,32 @@ def copula_sum_game(
         return np.atleast_1d(total)
 
     return v
+
+
+def empirical_game(
+    model: Callable[[FloatArray], FloatArray], x: FloatArray, background: FloatArray, columns: Columns, bandwidth: float
+) -> GameFunction:
+    """v(S) = sum of f(x on S, b elsewhere) over background rows b, weighted by how near b is to x on S.
+
+    The squared distance is Mahalanobis's with the covariance of the background, divided by the columns of S.
+    """
+    covariance = np.cov(background, rowvar=False)
+    covariance = covariance * (len(background) - 1) / len(background)
+
+    def v(coalition: frozenset[int]) -> FloatArray:
+        revealed = sorted(column for player in coalition for column in columns[player])
+        exponents, total = [], 0.0
+        for b in background:
+            gap = (x - b)[revealed]
+            square = (
+                gap @ np.linalg.inv(covariance[np.ix_(revealed, revealed)]) @ gap / len(revealed) if revealed else 0.0
+            )
+            exponents.append(-0.5 * square / bandwidth**2)
+        weights = np.exp(np.array(exponents) - max(exponents))
+        for b, weight in zip(background, weights / weights.sum(), strict=True):
+            row = b.copy()
+            row[revealed] = x[revealed]
+            total = total + weight * model(row[None])[0]
+        return np.atleast_1d(total)
+
+    return v

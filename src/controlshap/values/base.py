@@ -41,6 +41,8 @@ class Imputer(ABC):
     handles_missing: bool = False
     #: Whether a GPU can make the rows: finite draws mixed by column, or the Gaussian's.
     has_device_rows: bool = False
+    #: Rows that `weighted_rows` has for every coalition; None where there is no finite number of them.
+    n_weighted: int | None = None
     #: How the Shapley values of a fitted function are known without model evaluations: in closed form for each draw,
     #: from weighted sums of columns that are normal given a coalition, or simulated from the rows of this class.
     known_values: Literal["of draws", "of normal scores", "simulated"] = "simulated"
@@ -57,7 +59,7 @@ class Imputer(ABC):
 
     @abstractmethod
     def sample(self, n_rows: int, rng: np.random.Generator) -> FloatArray:
-        """Independent draws `(n_rows, columns)`."""
+        """Independent draws `(n_rows, columns)`; further columns are its own affair, such as a random number."""
 
     @abstractmethod
     def coalition_rows(self, x: FloatArray, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
@@ -66,6 +68,10 @@ class Imputer(ABC):
     def walk_rows(self, x: FloatArray, permutations: IntArray, draws: FloatArray) -> FloatArray:
         """Rows `(u, players - 1, d, columns)` of the prefixes 1 to players - 1 of each permutation."""
         return self.coalition_rows(x, prefix_masks(permutations), draws)
+
+    def weighted_rows(self, x: FloatArray, coalitions: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """All rows `(k, n, columns)` that coalitions `(k, players)` may have, and their probabilities `(k, n)`."""
+        raise NotImplementedError(f"{type(self).__name__} has no weighted rows")
 
     @property
     def scale(self) -> FloatArray:
