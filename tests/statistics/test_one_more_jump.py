@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import poisson
 from scipy.stats import t as student
 
+import controlshap as cs
 from controlshap.statistics.control_variate import Estimate
 from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.one_more_jump import allow_for_jump
@@ -125,3 +126,14 @@ def test_rows_together_are_rows_one_by_one(as_array):
     alone = [allowed(row, as_array, mask) for row, mask in zip(contributions, live, strict=True)]
     for at in range(2):
         np.testing.assert_allclose(together[at], [one[at] for one in alone], rtol=1e-12)
+
+
+def test_values_that_two_units_tell_of_are_marked():
+    rng = np.random.default_rng(6)
+    explainer = cs.Explainer(lambda rows: np.tanh(rows.sum(axis=1)), rng.normal(size=(30, 4)), estimator="permutation")
+    short, long = (explainer(np.ones((2, 4)), budget=budget, rng=0, keep=False) for budget in (1 + 6 * 3, 400))
+    assert not short.reliable.any()
+    assert long.reliable.all()
+    assert long.reliable.shape == long.values.shape
+    exact = explainer(np.ones((1, 4)), budget=20_000, rng=0)
+    assert exact.reliable.all()

@@ -21,6 +21,7 @@ from controlshap.results.intervals import half_widths
 from controlshap.results.ranking import Ranking, rank
 from controlshap.results.summary import Summary, summarise
 from controlshap.results.wording import describe_outputs
+from controlshap.statistics.one_more_jump import FEWEST_DOF
 
 if TYPE_CHECKING:
     from controlshap.plots import Plots
@@ -222,6 +223,16 @@ class Explanation:
     def output_labels(self) -> tuple[str, ...]:
         """What each output is, in words, such as "probability of class 'malignant'"."""
         return tuple(describe_outputs(self))
+
+    @property
+    def reliable(self) -> BoolArray:
+        """Which values have an error that says enough for an interval, of the shape of `values`.
+
+        Exact values, and those that three or more independent units or visits tell the error of. The others have an
+        interval, too, but with one or two degrees of freedom; raise `budget`.
+        """
+        reliable: BoolArray = (self.standard_errors == 0) | (self.degrees_of_freedom >= FEWEST_DOF)
+        return reliable
 
     @property
     def gain(self) -> FloatArray:
