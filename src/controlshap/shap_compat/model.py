@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from controlshap._types import AnyArray
 from controlshap.models.adapters import as_model
@@ -40,7 +39,11 @@ class ShapModel:
     def __call__(self, rows: Any) -> Any:
         """Predict, and note the number of dimensions."""
         inputs = rows.to_numpy() if self.arrays and hasattr(rows, "columns") else rows
-        outputs = self.function(csr_matrix(inputs) if self.sparse else inputs)
+        if self.sparse:
+            from scipy.sparse import csr_matrix
+
+            inputs = csr_matrix(inputs)
+        outputs = self.function(inputs)
         self.n_dimensions = np.ndim(outputs)
         return outputs
 
