@@ -169,3 +169,16 @@ def test_a_budget_just_short_of_exact_says_so():
     assert note in str(explainer.plan(budget=8_000))
     assert explainer.plan(X, budget=7_000).notes == (), "twice as much is not just short"
     assert explainer.plan(X, budget=15_301).is_exact
+
+
+@pytest.mark.parametrize(("n_rows", "n_players", "fewest"), [(30, 12, 79), (20, 12, 65), (9, 12, 65), (100, 12, 144),
+                                                             (30, 9, 60), (100, 9, 64), (101, 9, 109)])  # fmt: skip
+def test_the_whole_background_from_so_many_pairs_of_coalitions_on(n_rows, n_players, fewest):
+    """1.2 sqrt(M) pairs a player, or a quarter of all with up to 100 rows: 64 of 256 with nine players."""
+    background = np.random.default_rng(1).normal(size=(n_rows, n_players))
+
+    def chosen(n_pairs):
+        return cs.Explainer(model, background).plan(budget=1 + 2 * n_rows * n_pairs).estimator
+
+    assert chosen(fewest) == cs.Kernel(n_draws=n_rows, reuse=True)
+    assert chosen(fewest - 1) == cs.Permutation()

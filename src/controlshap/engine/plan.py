@@ -45,8 +45,11 @@ MOST_ENUMERATED_EARLY = 10_000
 EXACT_FACTOR = 4
 #: Up to how many times a budget that was set the plan says what would be exact.
 NEARLY_EXACT_FACTOR = 2
-#: Pairs of coalitions, in multiples of the players, from which on each is worth the whole background.
-WHOLE_FACTOR = 12
+#: Pairs of coalitions from which on each is worth the whole background of M rows: `1.2 sqrt(M)` for each player, 12
+#: with 100 rows (as many with fewer than 20 rows as with 20). Or, with up to 100 rows, a quarter of all pairs there
+#: are, and six for each player (benchmarks/results/whole_background.md).
+WHOLE_FACTOR, WHOLE_ROWS = 1.2, (20, 100)
+WHOLE_SHARE, WHOLE_LEAST = 0.25, 6
 #: Passes of single walks over the background up to which they are taken in place of pairs (docs/design.md).
 SINGLE_PASSES = 1.1
 #: Fewest background rows with which labels are left to KernelSHAP.
@@ -317,7 +320,8 @@ def choose_estimator(
         reasons["estimator"] = "all coalitions fit the budget" if base.finite else "all coalitions cost less than walks"
         return Enumeration()
     if not early and _pays_whole_background(problem, budget):
-        reasons["estimator"] = f"at least {WHOLE_FACTOR} pairs of coalitions a player, each over the whole background"
+        n_pairs = (budget - 1) // (2 * len(base.rows))
+        reasons["estimator"] = f"{n_pairs} pairs of coalitions, enough for each to have the whole background"
         return Kernel(n_draws=len(base.rows), reuse=True)
     if problem.shared is not None and problem.controls is None and not problem.correlated and p >= 4 and early:
         # What a good surrogate leaves is small, and needs few units of few evaluations each (benchmarks/amortise.py).
@@ -364,7 +368,11 @@ def _pays_whole_background(problem: Problem, budget: int) -> bool:
     if not free or problem.correlated or not problem.base.finite or not np.isfinite(problem.background).all():
         return False
     p, n_rows = problem.players.n_players, len(problem.base.rows)
-    return p >= 4 and (budget - 1) // (2 * n_rows) >= WHOLE_FACTOR * p
+    n_pairs = (budget - 1) // (2 * n_rows)
+    # the noise of walks falls with their number, and with it with that of the rows; the noise of coalitions does not
+    many = n_pairs >= WHOLE_FACTOR * math.sqrt(max(n_rows, WHOLE_ROWS[0])) * p
+    share = n_rows <= WHOLE_ROWS[1] and n_pairs >= max(WHOLE_SHARE * 2.0 ** (p - 1), WHOLE_LEAST * p)
+    return p >= 4 and (many or share)
 
 
 def _choose_variance(problem: Problem, estimator: Estimator, reasons: dict[str, str]) -> Variance:
