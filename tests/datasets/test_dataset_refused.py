@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +141,16 @@ def test_bad_arguments(tmp_path: Path) -> None:
     with pytest.raises(cs.InvalidArgumentError, match=r"lacks the column\(s\) \['c4'\]"):
         explainer.explain_dataset(rows.drop(columns="c4"), tmp_path / "out", **CALL)
     assert not list(tmp_path.glob("out/parts/part*"))
+
+
+def test_a_folder_that_cannot_be_locked_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
+    with pytest.warns(cs.ControlShapWarning, match="cannot be locked"):
+        make_explainer().explain_dataset(make_rows(), tmp_path / "out", **CALL)
+
+
+def test_a_tls_scheduler_needs_certificates(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(cs.InvalidArgumentError, match=r"needs certificates.*security=Security.*--tls-ca"):
+        make_explainer().explain_dataset(make_rows(), tmp_path, scheduler="tls://127.0.0.1:8786", **CALL)
+    assert time.monotonic() - began < 20.0, "and nothing is tried"

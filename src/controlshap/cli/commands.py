@@ -118,6 +118,9 @@ def demo(out: Path) -> None:
 @click.option("--rng", type=click.IntRange(min=0), default=0, show_default=True, help="Seed; same seed, same numbers.")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Processes; -1 for all cores.")
 @click.option("--scheduler", metavar="ADDRESS", help="A dask scheduler whose workers explain the parts.")
+@click.option("--tls-ca", type=click.Path(exists=True, dir_okay=False), help="Certificates of a tls:// scheduler.")
+@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Own certificate for it.")
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Key of that certificate.")
 @click.option(
     "--part-rows", type=click.IntRange(min=1), help="Most rows of a part; what is lost when a run is stopped."
 )

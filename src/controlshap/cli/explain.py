@@ -16,6 +16,7 @@ import numpy as np
 
 from controlshap._errors import ControlShapWarning, InvalidArgumentError, MissingExtraError
 from controlshap._files import write_json
+from controlshap._optional import require
 from controlshap._version import __version__
 from controlshap.cli.inputs import (
     ChosenColumns,
@@ -83,6 +84,9 @@ class ExplainOptions:
     rng: int
     jobs: int
     scheduler: str | None
+    tls_ca: str | None
+    tls_cert: str | None
+    tls_key: str | None
     part_rows: int | None
     progress: Any
     no_report: bool
@@ -198,6 +202,7 @@ def explain(
     if prepared.background.seed is not None:
         say(f"controlshap: {prepared.background.describe()}")
     model, data, _ = files
+    _use_certificates(options)
     if options.scheduler is not None and prepared.loaded.kind == "function":
         _send_by_value(model)
     explainer = design.make_explainer(
@@ -216,7 +221,11 @@ def explain(
     _report_failures(result)
     report = None if options.no_report else report_result(result.path, result.path / "report.html", partial=True)
     outcome = ExplainedFiles(model, prepared, result, summarise_result(result.path), report, options.rng)
-    write_json(result.path / "summary.json", outcome.to_json())
+    # without the way to the folder, which may be moved, and names people and machines
+    told = outcome.to_json()
+    told["model"]["reference"] = Path(model).name if Path(model).exists() else model
+    names = {"result": ".", "report": None if report is None else report.name}
+    write_json(result.path / "summary.json", told | names)
     return outcome
 
 
@@ -255,6 +264,16 @@ def _report_failures(result: DatasetResult) -> None:
     if result.n_done == 0:
         raise InvalidArgumentError(f"No row could be explained: {failures}.")
     say(f"controlshap: {failures}. The others are done; the same command tries these again.")
+
+
+def _use_certificates(options: ExplainOptions) -> None:
+    """Tell dask which certificates to use."""
+    given = {"ca-file": options.tls_ca, "client.cert": options.tls_cert, "client.key": options.tls_key}
+    given = {f"distributed.comm.tls.{name}": path for name, path in given.items() if path is not None}
+    if given and options.scheduler is None:
+        raise InvalidArgumentError("`--tls-ca`, `--tls-cert` and `--tls-key` belong to a --scheduler. Give one.")
+    if given:
+        require("dask.config", extra="cluster", feature="`--scheduler`").set(given)
 
 
 def _send_by_value(reference: str) -> None:

@@ -15,6 +15,9 @@ def main() -> None:
         import click
 
         from controlshap.cli.commands import commands
+    except KeyboardInterrupt:  # importing takes a second or two
+        sys.stderr.write("controlshap: interrupted\n")
+        sys.exit(130)
     except ImportError:
         sys.exit("controlshap: the command line needs click and tqdm: pip install 'controlshap[cli]'")
     try:

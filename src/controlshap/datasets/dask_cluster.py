@@ -158,11 +158,17 @@ def _connect(distributed: Any, scheduler: Any) -> Any:
             f"`scheduler` must be an address such as 'tcp://127.0.0.1:8786', or a dask.distributed Client; got "
             f"{type(scheduler).__name__}."
         )
+    if scheduler.startswith("tls:") and not distributed.Security().get_connection_args("client").get("ssl_context"):
+        # a client without certificates would try for half a minute
+        raise InvalidArgumentError(
+            f"`scheduler`: {scheduler!r} needs certificates. Pass distributed.Client(address, security=Security(...)) "
+            "instead of the address, set dask's distributed.comm.tls, or give --tls-ca, --tls-cert and --tls-key."
+        )
     try:
         if not scheduler.startswith("inproc:"):
             distributed.comm.get_address_host_port(scheduler)  # a client that was given nonsense takes long to give up
         return distributed.Client(scheduler, timeout=CONNECT, set_as_default=False)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise InvalidArgumentError(
             f"`scheduler`: there is none at {scheduler!r} ({type(error).__name__}: {error}). Start one with `dask "
             "scheduler`, and give the address that it prints."

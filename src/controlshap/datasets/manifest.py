@@ -7,14 +7,15 @@ import io
 import json
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError
+from controlshap._errors import ControlShapWarning, InvalidArgumentError
 from controlshap._files import (
     DamagedFileError,
     hash_file,
@@ -43,28 +44,41 @@ def lock_folder(folder: Path, manifest: dict[str, Any] | None) -> Iterator[None]
     """Make the folder and keep other runs out; refuse it if its manifest is no longer the given one.
 
     Two runs would overwrite each other's manifest and remove each other's unfinished parts. The system releases the
-    lock when this process ends, even by a kill. Where the system or the disk has no such locks, nothing is locked.
+    lock when this process ends, even by a kill. Where the system or the disk has no such locks, a warning says so.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        with suppress(ImportError):  # Windows
-            import fcntl
-
-            handle = os.open(folder, os.O_RDONLY)
-            stack.callback(os.close, handle)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise InvalidArgumentError(
-                    f"`out`: another process is at work in {str(folder)!r}. Wait for it, or use another folder."
-                ) from error
-            except OSError:  # a network disk without locks
-                pass
+        if not _lock(folder, stack):
+            warnings.warn(
+                f"`out`: {str(folder)!r} cannot be locked on this system or disk. Make sure that no other run "
+                "writes to it at the same time.",
+                ControlShapWarning,
+                stacklevel=5,
+            )
         if find_manifest(folder) != manifest:
             raise InvalidArgumentError(
                 f"`out`: another process has begun a run in {str(folder)!r}. Run again to go on."
             )
         yield
+
+
+def _lock(folder: Path, stack: ExitStack) -> bool:
+    """Lock a folder until the stack is left; False where there are no locks (Windows, some network disks)."""
+    try:
+        import fcntl
+    except ImportError:
+        return False
+    handle = os.open(folder, os.O_RDONLY)
+    stack.callback(os.close, handle)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise InvalidArgumentError(
+            f"`out`: another process is at work in {str(folder)!r}. Wait for it, or use another folder."
+        ) from error
+    except OSError:
+        return False
+    return True
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -69,7 +69,13 @@ def _write_csv(columns: dict[str, Any], path: Path) -> None:
         writer.writerow(columns)
         written = {name: np.asarray(column).tolist() for name, column in columns.items()}
         written["feature_value"] = _without_gaps(written["feature_value"])
-        writer.writerows(zip(*written.values(), strict=True))
+        rows = zip(*written.values(), strict=True)
+        writer.writerows([_as_text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+
+
+def _as_text(cell: str) -> str:
+    """Text that no spreadsheet takes for a formula, which could act: an apostrophe is put first."""
+    return f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
 def _write_parquet(columns: dict[str, Any], path: Path) -> None:

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import ControlShapError, InvalidArgumentError, MissingExtraError
+from controlshap._types import FloatArray
 from controlshap.models.adapters import as_model
 from controlshap.models.files.columns import model_columns
+from controlshap.models.files.structure import refuse_bad_trees
 
 #: Time that the other process has, start included, and the extra time for each megabyte of the file.
 SECONDS, SECONDS_PER_MEGABYTE = 60.0, 1.0
@@ -60,19 +62,27 @@ def trial(load: Callable[[Path], Any], path: Path) -> Iterator[None]:
 
 
 def load_and_predict(load: Callable[[Path], Any], path: str) -> None:
-    """Load a file, predict rows of zeros and of large numbers of either sign, and end the process."""
+    """Load a file, follow its trees, predict rows that end in many of their leaves, and end the process."""
     warnings.simplefilter("ignore")
     try:
         model = load(Path(path))
+        refuse_bad_trees(model)
     except ControlShapError as error:
         sys.stdout.write("\n" + " ".join(str(error).split()))
         sys.stdout.flush()
         os._exit(3 if isinstance(error, MissingExtraError) else 2)
     n_columns = model_columns(model).number
-    if n_columns is not None:
+    for rows in () if n_columns is None else _probes(n_columns):
         with suppress(Exception):  # columns may hold text, or need names; a crash is what is looked for
-            as_model(model).predict(np.outer([0.0, -1e30, 1e30], np.ones(n_columns)))
+            as_model(model).predict(rows)
     os._exit(0)  # without the time that a clean end takes
+
+
+def _probes(n_columns: int) -> tuple[FloatArray, FloatArray]:
+    """Zeros, large numbers of either sign and numbers of many sizes; and, since not all models take them, gaps."""
+    scales = np.repeat(10.0 ** np.arange(-3.0, 7.0), 20)
+    numbers = np.random.default_rng(0).normal(size=(len(scales), n_columns)) * scales[:, None]
+    return np.concatenate([np.outer([0.0, -1e30, 1e30], np.ones(n_columns)), numbers]), np.full((1, n_columns), np.nan)
 
 
 def _refusal(path: Path, outcome: str) -> InvalidArgumentError:
