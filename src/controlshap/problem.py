@@ -30,7 +30,7 @@ from controlshap.functions import (
     recognise_margin,
     warn_not_exact,
 )
-from controlshap.models.adapters import as_model
+from controlshap.models.adapters import as_model, warn_of_columns
 from controlshap.models.derivatives.closed_form import closed_form
 from controlshap.models.model import Model
 from controlshap.values.base import Imputer, ValueFunction
@@ -178,9 +178,12 @@ class Assembly:
         self.settings = dict(settings)
         # Once: writing out the arrays of a value function takes longer than many an explanation.
         self.description = {n: v if isinstance(v, (str, int)) else repr(v) for n, v in self.settings.items()}
+        adapted = as_model(model, settings.get("output", "auto"))  # older explainers on disk lack it
         table = read_table(background, "background")
         self.column_names: tuple[str, ...] = table.names or tuple(f"x{i}" for i in range(table.n_columns))
         self.is_frame = table.names is not None
+        if self.is_frame:
+            warn_of_columns(model, self.column_names)
         self.raw_players = resolve_players(groups, self.column_names)
         value_function = strategies.resolve_value_function(settings["features"])
         self.estimator = strategies.resolve_estimator(settings["estimator"])
@@ -199,7 +202,6 @@ class Assembly:
         self._form: tuple[KnownFunction | None] | None = None
         self._margin: tuple[KnownFunction | None] | None = None
         self._problem: Problem | None = None
-        adapted = as_model(model, settings.get("output", "auto"))  # older explainers on disk lack it
         self.n_background = table.n_rows
         if value_function.draws_background and table.n_rows > most:
             table = sample_table(table, most)

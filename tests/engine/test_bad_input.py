@@ -3,7 +3,9 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.linear_model import LinearRegression
 
 import controlshap as cs
 
@@ -309,3 +311,34 @@ def test_the_papers_least_squares_formula_needs_two_rows_to_draw_from():
     settings = {"estimator": cs.Kernel(n_draws=5), "variance": cs.LeastSquares(paper=True), "control": "none"}
     with pytest.raises(cs.InvalidArgumentError, match="needs two or more; got n_draws=1"):
         cs.explain(Counting(), ROW, BACKGROUND[:1], budget=500, rng=0, **settings)
+
+
+FRAME = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 3)), columns=["a", "b", "c"])
+FITTED = LinearRegression().fit(FRAME, FRAME["a"])
+
+
+def test_columns_that_are_missing_or_too_many_are_named():
+    explainer = cs.Explainer(FITTED, FRAME)
+    with pytest.raises(cs.InvalidArgumentError, match=r"`X` lacks \['b'\]"):
+        explainer(FRAME[["a", "c"]])
+    with pytest.raises(cs.InvalidArgumentError, match=r"`background` does not have \['target'\], which `X` has"):
+        explainer(FRAME.assign(target=1.0))
+    with pytest.raises(cs.InvalidArgumentError, match=r"`X` lacks \['b'\]; `background` does not have \['d'\]"):
+        explainer(FRAME.rename(columns={"b": "d"}))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_background_with_the_target_is_suspected_aloud():
+    with pytest.raises(cs.ControlShapWarning, match=r"not fitted on: \['target'\]. Is one of them the target"):
+        cs.Explainer(FITTED, FRAME.assign(target=1.0))
+    with pytest.raises(cs.ControlShapWarning, match="Is one of them the target"):
+        cs.Explainer(FITTED.predict, FRAME.assign(target=1.0))
+    cs.Explainer(FITTED, FRAME)
+
+
+def test_a_path_and_swapped_arguments_get_the_way_out():
+    with pytest.raises(cs.InvalidArgumentError, match=r"got str\. Load the file first"):
+        cs.Explainer("model.pkl", FRAME)
+    for first in (FRAME, FRAME.to_numpy()):
+        with pytest.raises(cs.InvalidArgumentError, match="seem to be swapped"):
+            cs.Explainer(first, FITTED)

@@ -173,6 +173,17 @@ def read_rows(X: Any, column_names: tuple[str, ...], *, named: bool) -> Table:
     if hasattr(X, "to_frame") and hasattr(X, "index") and named:
         X = X.to_frame().T  # one row of a frame: its index names the columns
     table = read_table(X, "X", one_row=True)
+    if named and table.names is not None and set(table.names) != set(column_names):
+        missing = [name for name in column_names if name not in set(table.names)]
+        extra = [name for name in table.names if name not in set(column_names)]
+        parts = [
+            f"`X` lacks {missing[:8]}" if missing else "",
+            f"`background` does not have {extra[:8]}, which `X` has" if extra else "",
+        ]
+        told = "; ".join(part for part in parts if part)
+        raise InvalidArgumentError(
+            f"`X` and `background` must have the same columns: {told}. Pass X[background.columns]."
+        )
     if table.n_columns != len(column_names):
         raise InvalidArgumentError(
             f"`X` has {table.n_columns} columns but `background` has {len(column_names)}; both need one value per "
@@ -180,9 +191,6 @@ def read_rows(X: Any, column_names: tuple[str, ...], *, named: bool) -> Table:
         )
     if table.names is None or not named or table.names == column_names:
         return table
-    if sorted(table.names) != sorted(column_names):
-        odd = sorted(set(table.names) ^ set(column_names))
-        raise InvalidArgumentError(f"`X` and `background` must have the same columns; these differ: {odd[:8]}.")
     return table.reorder(column_names)
 
 

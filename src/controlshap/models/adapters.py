@@ -6,13 +6,15 @@ Optional packages are never imported to recognise a model: a model can only exis
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError
+from controlshap._errors import ControlShapWarning, InvalidArgumentError
 from controlshap.models.margins import MarginOf
 from controlshap.models.model import Model
 from controlshap.models.torch_module import TorchPredict, is_torch_module
@@ -61,6 +63,19 @@ def name_of(model: Any) -> str:
     return type(model).__name__
 
 
+def warn_of_columns(model: Any, column_names: tuple[str, ...]) -> None:
+    """Warn of columns of the background that a model fitted on named columns has never seen: often the target."""
+    fitted = getattr(getattr(model, "__self__", model), "feature_names_in_", None)
+    extra = [] if fitted is None else [name for name in column_names if name not in set(map(str, fitted))]
+    if extra:
+        warnings.warn(
+            f"`background` has columns that the model was not fitted on: {extra[:8]}. Is one of them the target? Pass "
+            "background[model.feature_names_in_].",
+            ControlShapWarning,
+            stacklevel=4,
+        )
+
+
 def _adapt(model: Any) -> Model:
     if isinstance(model, type):
         raise InvalidArgumentError(f"`model` is the class {model.__name__}, not a fitted model. Pass an instance.")
@@ -73,9 +88,14 @@ def _adapt(model: Any) -> Model:
         return _wrap_estimator(model)
     if callable(model):
         return _wrap_callable(model)
+    way_out = "Pass for example `model.predict_proba`."
+    if isinstance(model, (str, PurePath)):
+        way_out = "Load the file first; `controlshap explain MODEL ROWS` reads model files from the shell."
+    elif hasattr(model, "columns") or isinstance(model, np.ndarray):
+        way_out = "The arguments seem to be swapped: the model comes first, Explainer(model, background)."
     raise InvalidArgumentError(
         f"`model` must be callable or a fitted model with `predict_proba` or `predict`; got "
-        f"{type(model).__name__}. Pass for example `model.predict_proba`."
+        f"{type(model).__name__}. {way_out}"
     )
 
 
