@@ -10,7 +10,7 @@ from controlshap.estimators import Enumeration, Kernel, Permutation
 from controlshap.estimators.enumeration import all_coalitions
 from controlshap.estimators.kernel import canonical_pairs, size_probabilities
 from controlshap.interactions.even_process import EvenProcess
-from controlshap.interactions.index import index_terms, pair_numbers
+from controlshap.interactions.index import index_terms, pair_numbers, squared_weights
 from controlshap.testing import game_from_values, interactions_by_definition
 
 
@@ -44,6 +44,20 @@ def test_the_expected_term_is_the_index(estimator, n_players):
     assert_allclose(chances @ terms, exact_pairs(table), atol=1e-11)
     # negative control: with the ends left in, the sizes 1 to p - 1 alone are not enough
     assert np.abs(chances @ index_terms(coalitions, weights, values + 1.0) - exact_pairs(table)).max() > 0.1
+
+
+@pytest.mark.parametrize("estimator", [Permutation(), Kernel(), Enumeration()], ids=repr)
+def test_squared_weights_are_those_of_terms_and_alike_for_all_pairs(estimator):
+    designs, chances = everything(estimator, 5)
+    coalitions, weights = estimator.coalition_weights(designs)
+    squares = squared_weights(coalitions, weights)
+    one_at_a_time = sum(
+        index_terms(coalitions[:, [k]], weights[:, [k]], np.ones((len(weights), 1))) ** 2
+        for k in range(weights.shape[1])
+    )
+    assert_allclose(squares, one_at_a_time, atol=1e-12)
+    expected = chances @ squares
+    assert_allclose(expected, expected.mean(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("n_players", [2, 3, 6])

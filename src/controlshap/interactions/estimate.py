@@ -19,14 +19,14 @@ from controlshap.crossfitting.known_simulated import Functions
 from controlshap.data.players import differs_from_x
 from controlshap.functions.base import KnownFunction
 from controlshap.interactions.controls import FEWEST_UNITS, PairControls
-from controlshap.interactions.index import index_terms, pair_numbers
+from controlshap.interactions.index import index_terms, pair_numbers, squared_weights
 from controlshap.interactions.units import EvaluatedUnits
 from controlshap.problem import Problem
 from controlshap.results.collect import PairResult
 from controlshap.sampling.sampler import Sampler
 from controlshap.sampling.units import Units
 from controlshap.statistics.analysis import Analysis, Sample, analyse
-from controlshap.statistics.control_variate import KnownValues
+from controlshap.statistics.control_variate import Estimate, KnownValues
 from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.terms import MeanTerms, Terms
 from controlshap.statistics.two_stage import TwoStageDesign
@@ -77,14 +77,25 @@ def estimate_interactions(
         if folds.n_folds >= 2:
             controls = PairControls.fit(units, folds, learners, functions)
             controls = controls if controls.n_controls else None
-    terms, design = _gather(units, controls)
+    terms, design, shown = _gather(units, controls)
     analysis = _analyse(units, controls, terms, design, rng[1], by_folds=problem.coefficient != "units")
     estimate = analysis.controlled
-    return PairResult(estimate.values[:-1], np.sqrt(estimate.variances[:-1]), estimate.dof[:-1])
+    return _allow_for_design(estimate, shown)
 
 
-def _gather(units: EvaluatedUnits, controls: PairControls | None) -> tuple[MeanTerms, TwoStageDesign]:
-    """Terms `(n, pairs + 1, outputs, functions)` of units or batches of them, and their design.
+def _allow_for_design(estimate: Estimate, shown: FloatArray) -> PairResult:
+    """Errors of pairs of which the design has shown less than of others.
+
+    Two players are the first or the last of a walk in few units, which have the largest weights of that pair. A pair
+    for which there were fewer of these, by its squared weights `shown` (pairs,), shows too small a variance, in that
+    proportion.
+    """
+    lacking = np.sqrt(np.maximum(1.0, shown.mean() / shown))[:, None]
+    return PairResult(estimate.values[:-1], lacking * np.sqrt(estimate.variances[:-1]), estimate.dof[:-1])
+
+
+def _gather(units: EvaluatedUnits, controls: PairControls | None) -> tuple[MeanTerms, TwoStageDesign, FloatArray]:
+    """Terms `(n, pairs + 1, outputs, functions)` of units or batches, their design, and squared weights `(pairs,)`.
 
     The last component, where values have v(0), is 0.
     """
@@ -98,14 +109,15 @@ def _gather(units: EvaluatedUnits, controls: PairControls | None) -> tuple[MeanT
     batch: IntArray = np.arange(n_units)
     if n_units > most:
         batch, design = design.coarsen(most)
-    sums = np.zeros((int(batch.max()) + 1, *shape))
+    sums, shown = np.zeros((int(batch.max()) + 1, *shape)), np.zeros(shape[0] - 1)
     for some in units.replay():
+        shown += squared_weights(*units.sampler.estimator.coalition_weights(some.design)).sum(axis=0)
         terms = np.zeros((len(some.ids), *shape))
         terms[:, :-1] = _terms(units, controls, some)
         np.add.at(sums, batch[some.ids.unit], terms)
     counts = np.bincount(batch)
     means = sums / counts[:, None, None, None]
-    return MeanTerms(design.even_out(means, counts) if n_units > most else means), design
+    return MeanTerms(design.even_out(means, counts) if n_units > most else means), design, shown
 
 
 def _terms(units: EvaluatedUnits, controls: PairControls | None, some: Units) -> FloatArray:

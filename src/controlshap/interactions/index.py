@@ -30,14 +30,26 @@ def index_terms(coalitions: BoolArray, weights: FloatArray, values: FloatArray) 
     weights, values : ndarray of shape (u, k)
         See `Estimator.coalition_weights`; values less `(v(0) + v(all))/2`.
     """
-    p = coalitions.shape[2]
-    size = coalitions.sum(axis=2)
+    both, neither, one = (weights * values * weight for weight in _index_weights(coalitions))
+    return pair_sums(coalitions, both, neither, one)
+
+
+def squared_weights(coalitions: BoolArray, weights: FloatArray) -> FloatArray:
+    """Sums `(u, pairs)` of the squares of what multiplies the values of a unit in its term.
+
+    They have the same expectation for all pairs.
+    """
+    both, neither, one = ((weights * weight) ** 2 for weight in _index_weights(coalitions))
+    return pair_sums(coalitions, both, neither, one)
+
+
+def _index_weights(coalitions: BoolArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """W `(u, k)` of pairs of which both, neither or one are in coalitions `(u, k, players)`."""
+    p, size = coalitions.shape[2], coalitions.sum(axis=2)
     with np.errstate(divide="ignore"):
         both = np.where(size > 1, p / (size * (size - 1.0)), 0.0)
         neither = np.where(p - size > 1, p / ((p - size) * (p - size - 1.0)), 0.0)
-    one = -p / (size * (p - size))
-    scale = weights * values
-    return pair_sums(coalitions, scale * both, scale * neither, scale * one)
+    return both, neither, -p / (size * (p - size))
 
 
 def pair_sums(coalitions: BoolArray, both: FloatArray, neither: FloatArray, one: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ from controlshap._checks import check_level
 from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.statistics.certainty import quantile, rounding_floor
+from controlshap.statistics.certainty import quantile, rounding_floor, tail_dof
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
@@ -196,7 +196,7 @@ class Interactions:
         shares = self.explanation.look_shares.reshape(-1, *[1] * (errors.ndim - 1))
         n_used = np.maximum((errors > 0).sum(axis=1, keepdims=True), 1)
         tail = -np.expm1(np.log1p(-(1.0 - level) * shares) / n_used) / 2.0
-        critical = quantile(dof, np.broadcast_to(tail, dof.shape))  # type: ignore[arg-type]
+        critical = quantile(tail_dof(dof), np.broadcast_to(tail, dof.shape))  # type: ignore[arg-type]
         return np.where(errors > 0, critical * errors, 0.0)
 
 
