@@ -114,7 +114,7 @@ class Problem:
     `estimator` and `controls` are None where they are chosen by budget ("auto"). `form` is what the model was
     recognised as, where that is asked for ("auto" twice) and it agrees with the model on the background. `shared` is a
     surrogate that was fitted before; `seconds` is what an evaluation takes, where it was told; `margin` is the known
-    margin of a classifier whose probability has no known form.
+    margin of a classifier whose probability has no known form; `interactions` says that a call asks for these.
     """
 
     model: Model
@@ -132,6 +132,7 @@ class Problem:
     form: KnownFunction | None = None
     shared: SharedSurrogate | None = None
     seconds: float | None = None
+    interactions: bool = False
     margin: Margin | None = None
 
     @property

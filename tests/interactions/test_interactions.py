@@ -102,6 +102,17 @@ def test_interactions_cost_nothing_and_change_nothing(name):
     assert np.isfinite(found.index).all()
 
 
+def test_auto_takes_whole_backgrounds_earlier_and_goes_on_with_them():
+    explainer = cs.Explainer(network, X[:5])
+    plain, asked = explainer.plan(budget=120 - 1 + 200), explainer.plan(budget=120 - 1 + 200, interactions=2)
+    assert type(plain.estimator).__name__ == "Permutation"
+    assert asked.estimator == cs.Kernel(n_draws=5, reuse=True)
+    short = explainer(ROWS, budget=319, interactions=2, rng=0, keep=True)
+    longer = explainer.refine(short, budget=100)
+    assert (longer.n_evaluations > short.n_evaluations).all()
+    assert (longer.method == short.method).all()
+
+
 def test_other_processes_find_the_same():
     explainer = cs.Explainer(network, BACKGROUND, estimator="permutation")
     here, there = (explainer(ROWS, budget=400, interactions=2, rng=1, n_jobs=n_jobs) for n_jobs in (1, 2))

@@ -50,6 +50,9 @@ NEARLY_EXACT_FACTOR = 2
 #: are, and six for each player (benchmarks/results/whole_background.md).
 WHOLE_FACTOR, WHOLE_ROWS = 1.2, (20, 100)
 WHOLE_SHARE, WHOLE_LEAST = 0.25, 6
+#: For each player, where interactions are asked for, which single background rows drown; a regression needs three
+#: (benchmarks/results/interactions.md).
+WHOLE_FOR_PAIRS = 4
 #: Passes of single walks over the background up to which they are taken in place of pairs (docs/design.md).
 SINGLE_PASSES = 1.1
 #: Fewest background rows with which labels are left to KernelSHAP.
@@ -372,7 +375,8 @@ def _pays_whole_background(problem: Problem, budget: int) -> bool:
     # the noise of walks falls with their number, and with it with that of the rows; the noise of coalitions does not
     many = n_pairs >= WHOLE_FACTOR * math.sqrt(max(n_rows, WHOLE_ROWS[0])) * p
     share = n_rows <= WHOLE_ROWS[1] and n_pairs >= max(WHOLE_SHARE * 2.0 ** (p - 1), WHOLE_LEAST * p)
-    return p >= 4 and (many or share)
+    for_pairs = problem.interactions and n_pairs >= WHOLE_FOR_PAIRS * p
+    return p >= 4 and (many or share or for_pairs)
 
 
 def _choose_variance(problem: Problem, estimator: Estimator, reasons: dict[str, str]) -> Variance:

@@ -21,7 +21,8 @@ def refine_rows(assembly: Assembly, explanation: Explanation, stopping: Stopping
     """The earlier explanation with its inexact rows continued up to the new limits."""
     continuations = continue_from(explanation, assembly.players.names, stopping)
     rows = assembly.read_rows(explanation.data)
-    problem = ready_problem(assembly, Stopping(int(explanation.settings["budget"])))
+    planned = Stopping(int(explanation.settings["budget"]), interactions=has_interactions(explanation))
+    problem = ready_problem(assembly, planned)
     check_same(explanation, problem, assembly.description)
     items = [
         (int(explanation.row_numbers[row]), rows[row], limits, recording) for row, limits, recording in continuations
@@ -51,8 +52,7 @@ def continue_from(
             "was made with keep=False, or they took more than 64 MB. Explain with keep=True."
         )
     told = explanation.settings
-    has_interactions = told.get("interactions") is not None
-    if stopping.interactions and not has_interactions:
+    if stopping.interactions and not has_interactions(explanation):
         raise InvalidArgumentError(
             "`interactions=2`: the explanation was made without. Rows that are exact are not gone through again, so "
             "explain with interactions=2 from the first; refinements then keep them."
@@ -69,10 +69,15 @@ def continue_from(
             planned=int(told["budget"]),
             alpha_fraction=0.5 ** (told["refinements"] + 1),
             was_early=early,
-            interactions=has_interactions,
+            interactions=has_interactions(explanation),
         )
         found.append((row, limits, Recording(outputs, stages, records=True)))
     return found
+
+
+def has_interactions(explanation: Explanation) -> bool:
+    """Whether the run that is continued was asked for interactions."""
+    return explanation.settings.get("interactions") is not None
 
 
 def check_same(explanation: Explanation, problem: Problem, settings: dict[str, Any]) -> None:

@@ -111,11 +111,11 @@ def plan_rows(assembly: Assembly, stopping: Stopping, rows: FloatArray | None) -
 
 def ready_problem(assembly: Assembly, stopping: Stopping) -> Problem:
     """The problem with f(background), after refusing a budget that no row could be explained with."""
-    draft = assembly.draft()
+    draft = replace(assembly.draft(), interactions=stopping.interactions)
     refuse_interactions(draft, stopping)
     if draft.form is None:
         refuse_budget(draft, stopping)
-    return assembly.problem()
+    return replace(assembly.problem(), interactions=stopping.interactions)
 
 
 def collect_rows(
