@@ -30,6 +30,8 @@ class Progress:
         Time since this run began.
     seconds_left : float
         Time still needed, estimated from the rows of this run; infinite before the first.
+    largest_error : float or None
+        Largest standard error of the rows of this run; None for data sets, whose rows are explained elsewhere.
     """
 
     rows_done: int
@@ -37,6 +39,7 @@ class Progress:
     n_evaluations: int
     seconds: float
     seconds_left: float
+    largest_error: float | None = None
 
     @property
     def evaluations_per_second(self) -> float:
@@ -55,10 +58,13 @@ class Reporter:
         self._report = _make_report(progress, n_rows, rows_done, delay)
         self._n_rows, self._before = n_rows, rows_done
         self._rows = self._n_evaluations = 0
+        self._largest_error: float | None = None
         self._began = time.perf_counter()
 
-    def add(self, n_rows: int, n_evaluations: int, *, skipped: bool = False) -> None:
-        """Count rows that are finished; those of a part that failed are `skipped`, and not done."""
+    def add(self, n_rows: int, n_evaluations: int, error: float | None = None, *, skipped: bool = False) -> None:
+        """Count rows that are finished, with their largest error; those of a part that failed are not done."""
+        if error is not None:
+            self._largest_error = max(error, self._largest_error or 0.0)
         if skipped:
             self._n_rows -= n_rows
         else:
@@ -72,7 +78,8 @@ class Reporter:
         seconds = time.perf_counter() - self._began
         done = self._before + self._rows
         left = (self._n_rows - done) * seconds / self._rows if self._rows else math.inf
-        return Progress(done, self._n_rows, self._n_evaluations, seconds, 0.0 if done >= self._n_rows else left)
+        left = 0.0 if done >= self._n_rows else left
+        return Progress(done, self._n_rows, self._n_evaluations, seconds, left, self._largest_error)
 
     def close(self) -> None:
         """Close the bar, if there is one."""
@@ -119,7 +126,7 @@ def _write_json(progress: Progress) -> None:
 
 
 class _RowBar:
-    """A bar with rows, their rate and time left, and evaluations a second."""
+    """A bar with rows, their rate and time left, evaluations and the largest error so far."""
 
     def __init__(self, n_rows: int, rows_done: int, delay: float) -> None:
         self._bar = make_bar(
@@ -129,7 +136,9 @@ class _RowBar:
 
     def __call__(self, progress: Progress) -> None:
         self._bar.total = progress.n_rows
-        self._bar.set_postfix_str(f"{progress.evaluations_per_second:,.0f} evaluations/s", refresh=False)
+        spent = f"{progress.n_evaluations:,} at {progress.evaluations_per_second:,.0f} evaluations/s"
+        error = "" if progress.largest_error is None else f", largest error {progress.largest_error:.2g}"
+        self._bar.set_postfix_str(spent + error, refresh=False)
         self._bar.update(progress.rows_done - self._bar.n)
 
     def close(self) -> None:

@@ -28,6 +28,8 @@ def test_a_function_is_told_after_every_row(n_jobs):
     assert {one.n_rows for one in seen} == {5}
     assert seen[-1].n_evaluations == found.n_evaluations.sum()
     assert seen[-1].seconds_left == 0.0
+    assert seen[0].largest_error == pytest.approx(found.standard_errors[0].max())
+    assert seen[-1].largest_error == pytest.approx(found.standard_errors.max())
 
 
 def test_lines_of_json(capsys):

@@ -155,7 +155,8 @@ def _explain_on_device(
     settings = settings | {"n_background_evaluations": assembly.n_background_evaluations}
     error = problem.base.sampling_error(assembly.n_background)
     explanation = device_explanation(result, rows, names_of(assembly), error, entropy=entropy, settings=settings)
-    reporter.add(len(rows), int(explanation.n_evaluations.sum()))
+    largest = float(explanation.standard_errors.max(initial=0.0))
+    reporter.add(len(rows), int(explanation.n_evaluations.sum()), largest)
     reporter.close()
     return explanation
 
@@ -173,7 +174,7 @@ def continue_rows(
 def _watched(results: Iterator[RowResult], reporter: Reporter) -> Iterator[RowResult]:
     try:
         for result in results:
-            reporter.add(1, result.n_evaluations)
+            reporter.add(1, result.n_evaluations, result.largest_error)
             yield result
     finally:
         reporter.close()

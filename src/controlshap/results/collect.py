@@ -48,6 +48,11 @@ class RowResult:
     history: tuple[tuple[int, FloatArray, FloatArray], ...] = ()
     pairs: PairResult | None = None
 
+    @property
+    def largest_error(self) -> float:
+        """Largest standard error of a value."""
+        return float(np.sqrt(self.analysis.controlled.variances[:-1].max(initial=0.0)))
+
 
 @dataclass(frozen=True)
 class Names:
