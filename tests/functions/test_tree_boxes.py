@@ -31,6 +31,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTre
 
 from controlshap._errors import NotExactWarning
 from controlshap.data.players import resolve_players
+from controlshap.functions.tree_readers import nodes
 from controlshap.functions.tree_readers.read import read_trees
 from controlshap.testing import marginal_game, shapley_by_definition
 
@@ -371,3 +372,38 @@ def test_no_library_is_imported_for_a_stranger():
         "assert not {'sklearn', 'lightgbm', 'xgboost'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("margin", [False, True])
+def test_sets_of_coded_categories_are_read(margin):
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(600, 4))
+    X[:, [1, 3]] = rng.integers(0, 7, (600, 2))
+    effects = rng.normal(size=7)
+    y = effects[X[:, 1].astype(int)] * X[:, 0] + effects[X[:, 3].astype(int)]
+    settings = {"n_estimators": 10, "min_data_per_group": 5, "cat_smooth": 1.0, "verbose": -1, "n_jobs": 1}
+    kind = lightgbm.LGBMClassifier if margin else lightgbm.LGBMRegressor
+    model = kind(**settings).fit(X, y > 0 if margin else y, categorical_feature=[1, 3])
+    boxes = read_trees(model, margin=margin)
+    assert boxes is not None
+    assert "cat_threshold" in model.booster_.model_to_string()
+    rows = X[:200].copy()
+    # unseen, negative and broken codes, and none at all
+    rows[:, 1] = rng.choice([-3.0, -1.0, -0.4, 0.0, 0.7, 1.0, 2.999, 3.0, 6.0, 6.5, 7.0, 80.0, np.nan], 200)
+    predict = lambda new: model.booster_.predict(new, raw_score=True)  # noqa: E731
+    np.testing.assert_allclose(boxes.predict(rows), predict(rows), rtol=0, atol=1e-12)
+    players = resolve_players(None, [f"c{i}" for i in range(4)])
+    draws, x = rows[:30], rows[40]
+    exact = shapley_by_definition(marginal_game(predict, x, draws, players.columns), 4)[:, 0]
+    np.testing.assert_allclose(boxes.mean_values(x, draws, players), exact, rtol=0, atol=1e-12)
+
+
+def test_sets_of_very_many_categories_are_left_to_sampling(monkeypatch):
+    rng = np.random.default_rng(6)
+    X = np.column_stack([rng.integers(0, 60, 2000), rng.integers(0, 60, 2000)]).astype(float)
+    effects = rng.normal(size=60)
+    y = effects[X[:, 0].astype(int)] * effects[X[:, 1].astype(int)]
+    model = lightgbm.LGBMRegressor(n_estimators=2, min_data_per_group=5, cat_smooth=1.0, verbose=-1, n_jobs=1)
+    model.fit(X, y, categorical_feature=[0, 1])
+    monkeypatch.setattr(nodes, "MOST_COPIES", 200)
+    assert read_trees(model) is None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from controlshap._types import AnyArray
-from controlshap.functions.tree_readers.nodes import Nodes, Reading
+from controlshap.functions.tree_readers.nodes import Nodes, Reading, split_by_cuts
 
 #: Objectives whose prediction is the sum of the leaves itself ("regression sqrt" squares it).
 _IDENTITY = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
@@ -56,7 +56,7 @@ def _read_fields(text: str) -> dict[str, str]:
 
 
 def _read_tree(fields: Mapping[str, str], n_outputs: int, output: int) -> Nodes | None:
-    """One tree, or None with a split that is not an interval or a leaf that is not a constant."""
+    """One tree, or None with a split or a leaf that is not understood, or sets of very many categories."""
 
     def numbers(name: str, kind: type) -> AnyArray:
         return np.array(fields[name].split(), dtype=kind)
@@ -66,7 +66,9 @@ def _read_tree(fields: Mapping[str, str], n_outputs: int, output: int) -> Nodes 
     # a tree that is one leaf need not name its splits
     decisions = numbers("decision_type", np.int64) if n_inner else np.zeros(0, dtype=np.int64)
     missing = decisions // _MISSING
-    if (decisions & _CATEGORY).any() or (missing == _ZERO_MISSING).any() or fields.get("is_linear", "0") != "0":
+    sets = np.flatnonzero(decisions & _CATEGORY)
+    missing[sets] = _NAN_MISSING  # of a set, NaN is no member
+    if (missing == _ZERO_MISSING).any() or fields.get("is_linear", "0") != "0":
         return None
     values = np.zeros((n_inner + n_leaves, n_outputs))
     values[n_inner:, output] = leaves
@@ -82,4 +84,20 @@ def _read_tree(fields: Mapping[str, str], n_outputs: int, output: int) -> Nodes 
     # Where no NaN was seen in training, it is read as 0.
     nan_left = thresholds >= 0
     nan_left[:n_inner] = np.where(missing == _NAN_MISSING, decisions & _DEFAULT_LEFT > 0, nan_left[:n_inner])
-    return Nodes(left, right, columns, thresholds, nan_left, values, roots=np.zeros(1, dtype=np.int64))
+    tree = Nodes(left, right, columns, thresholds, nan_left, values, roots=np.zeros(1, dtype=np.int64))
+    if not len(sets):
+        return tree
+    ends, words = numbers("cat_boundaries", np.int64), numbers("cat_threshold", np.int64)
+    members = [words[ends[at] : ends[at + 1]] for at in thresholds[sets].astype(int)]
+    return split_by_cuts(tree, {int(node): _cut_categories(bits) for node, bits in zip(sets, members, strict=True)})
+
+
+def _cut_categories(words: AnyArray) -> tuple[list[float], list[bool]]:
+    """Cuts between categories, from 32 of them to a word, and whether what is below each of them is a member.
+
+    A value is that category which is left when its decimals are cut off, so that 0 begins above -1.
+    """
+    member = np.concatenate([[False], (words[:, None] >> np.arange(32) & 1).ravel() > 0, [False]])
+    changes = np.flatnonzero(member[1:] != member[:-1])  # the first category of a run, or the first behind it
+    cuts = [-1.0 if category == 0 else float(np.nextafter(category, -np.inf)) for category in changes]
+    return cuts, [place % 2 == 1 for place in range(len(cuts))]

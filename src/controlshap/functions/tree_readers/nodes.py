@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -11,6 +11,9 @@ import numpy as np
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.functions.bits import reduce_runs, run_starts
 from controlshap.functions.trees import TreeFunction
+
+#: Nodes of one tree beyond which splits by categories are not written as splits at cuts.
+MOST_COPIES = 5_000
 
 
 @final
@@ -97,6 +100,43 @@ class Nodes:
             float32=float32,
             text=text,
         )
+
+
+def split_by_cuts(tree: Nodes, sides: Mapping[int, tuple[Sequence[float], Sequence[bool]]]) -> Nodes | None:
+    """A tree whose splits by sets of categories are chains of splits at cuts; None where it grows too much.
+
+    `sides[node]` are increasing cuts, and whether the values at most each of them (and above the cut before) go left;
+    values above the last cut, and NaN, go right. What is below a set is copied for every run of its categories.
+    """
+    rows: list[tuple[int, int, int, float, bool, int]] = []  # left, right, column, threshold, NaN goes left, old node
+
+    def copy(node: int) -> int:
+        number = len(rows)
+        rows.append((-1, -1, -1, 0.0, False, node))
+        if tree.left[node] < 0 or len(rows) > MOST_COPIES:
+            return number
+        column, children = int(tree.columns[node]), (int(tree.right[node]), int(tree.left[node]))
+        if node not in sides:
+            below, above = copy(children[1]), copy(children[0])
+            rows[number] = (below, above, column, float(tree.thresholds[node]), bool(tree.nan_left[node]), node)
+            return number
+        cuts, to_left = sides[node]
+        here = number
+        for place, (cut, goes_left) in enumerate(zip(cuts, to_left, strict=True)):
+            below = copy(children[goes_left])
+            last = place == len(cuts) - 1
+            above = copy(children[0]) if last else len(rows)
+            if not last:
+                rows.append((-1, -1, -1, 0.0, False, node))
+            rows[here] = (below, above, column, cut, False, node)
+            here = above
+        return number
+
+    copy(int(tree.roots[0]))
+    if len(rows) > MOST_COPIES:
+        return None
+    left, right, columns, thresholds, nan_left, old = (np.array(part) for part in zip(*rows, strict=True))
+    return Nodes(left, right, columns, thresholds, nan_left, tree.values[old], roots=np.zeros(1, dtype=np.int64))
 
 
 @final
