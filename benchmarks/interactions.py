@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from importlib import metadata
 from math import comb
 from pathlib import Path
 
@@ -187,7 +188,7 @@ def peers(runs):
                 ratios.append(np.mean(errors) / np.mean(own))
             lines.append(f"| {name} | {n_coalitions} | " + " | ".join(f"{ratio:.3g}" for ratio in ratios) + " |")
             print(lines[-1], flush=True)
-    about = ABOUT_PEERS.format(runs=runs, p=PEER_PLAYERS, n=N_BACKGROUND, version=shapiq.__version__)
+    about = ABOUT_PEERS.format(runs=runs, p=PEER_PLAYERS, n=N_BACKGROUND, version=metadata.version("shapiq"))
     return about + "\n".join(lines) + "\n"
 
 
