@@ -77,5 +77,9 @@ class NotExactWarning(ControlShapWarning):
     """A model that was recognised is sampled after all: its known form does not hold, or cannot be computed."""
 
 
+class NoisyModelWarning(ControlShapWarning):
+    """The model answers differently when it is asked the same again; values are those of its mean answer."""
+
+
 class ErraticVarianceWarning(ControlShapWarning):
     """The chosen variance method is known to be unreliable at this size."""

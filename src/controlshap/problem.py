@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -15,6 +16,7 @@ import numpy as np
 
 from controlshap import strategies
 from controlshap._checks import at_least, check_seconds, refuse_missing
+from controlshap._errors import NoisyModelWarning
 from controlshap._types import FloatArray, IntArray
 from controlshap.controls import Control, SharedSurrogate
 from controlshap.controls.shared import Margin, calibrate_margin
@@ -33,12 +35,18 @@ from controlshap.functions import (
 from controlshap.models.adapters import as_model, warn_of_columns
 from controlshap.models.derivatives.closed_form import closed_form
 from controlshap.models.model import Model
+from controlshap.statistics.model_noise import REPEATED
 from controlshap.values.base import Imputer, ValueFunction
 from controlshap.variances.base import Variance
 
 #: Players up to which coalitions of correlated features are enumerated for a known form: 2^15 of them take a tenth of a
 #: second with 15 columns.
 MOST_CONDITIONED = 15
+
+
+#: Difference of two answers beside the largest that is rounding: half precision has 5e-4, and larger batches add up in
+#: another order.
+SAME_ANSWER = 1e-3
 
 
 @dataclass(frozen=True)
@@ -114,7 +122,9 @@ class Problem:
     `estimator` and `controls` are None where they are chosen by budget ("auto"). `form` is what the model was
     recognised as, where that is asked for ("auto" twice) and it agrees with the model on the background. `shared` is a
     surrogate that was fitted before; `seconds` is what an evaluation takes, where it was told; `margin` is the known
-    margin of a classifier whose probability has no known form; `interactions` says that a call asks for these.
+    margin of a classifier whose probability has no known form; `interactions` says that a call asks for these; `noise`
+    (outputs,) is the standard deviation of an answer of a model that answers differently when asked again, None for
+    others.
     """
 
     model: Model
@@ -134,6 +144,7 @@ class Problem:
     seconds: float | None = None
     interactions: bool = False
     margin: Margin | None = None
+    noise: FloatArray | None = None
 
     @property
     def correlated(self) -> bool:
@@ -199,7 +210,7 @@ class Assembly:
             self.seconds = math.inf  # next to such a model, fitting takes no time
         self.shared: SharedSurrogate | None = None
         self.cache: dict[str, Any] = {}
-        self.n_probes = 0
+        self.n_probes = self.n_repeated = 0
         self._form: tuple[KnownFunction | None] | None = None
         self._margin: tuple[KnownFunction | None] | None = None
         self._problem: Problem | None = None
@@ -220,8 +231,8 @@ class Assembly:
 
     @property
     def n_background_evaluations(self) -> int:
-        """Model evaluations spent once: on the background (one, with random draws), and to read trees."""
-        return 0 if self._problem is None else len(self._problem.base.rows) + self.n_probes
+        """Model evaluations spent once: on the background (one, with random draws), one again, and to read trees."""
+        return 0 if self._problem is None else len(self._problem.base.rows) + self.n_probes + self.n_repeated
 
     @property
     def n_surrogate_evaluations(self) -> int:
@@ -273,8 +284,34 @@ class Assembly:
             if form is not None and not agrees(form, base.rows, predictions, predictions).all():
                 warn_not_exact(form.name, "that form does not predict what the model predicts on the background")
                 form = None  # a subclass or a wrapped model that predicts something else
-            self._problem = self._with_margin(replace(draft, base=base, form=form))
+            noise = self._measure_noise(base) if form is None else None
+            self._problem = self._with_margin(replace(draft, base=base, form=form, noise=noise))
         return self._problem
+
+    def _measure_noise(self, base: BaseSample) -> FloatArray | None:
+        """Ask one row again; where the answer differs beyond rounding, ask some more and say so."""
+        said = base.values[:, :, 0]
+        self.n_repeated = 1
+        if self._differences(base, 1).max(initial=0.0) <= SAME_ANSWER * np.abs(said).max(initial=0.0):
+            return None
+        n = min(REPEATED, len(said))
+        again = self._differences(base, n)
+        if n < 2:
+            again = np.concatenate([self._differences(base, 1) for _ in range(REPEATED)])
+        self.n_repeated += max(n, len(again))
+        noise: FloatArray = np.sqrt((again**2).mean(axis=0) / 2.0)
+        warnings.warn(
+            "`model` answers differently when it is asked the same row again (standard deviation "
+            f"{float(noise.max()):.3g}). Values are those of its mean answer, errors contain the noise, and no row is "
+            "exact. Fix the model's random numbers (dropout off, a fixed seed) for values of one function.",
+            NoisyModelWarning,
+            stacklevel=2,
+        )
+        return noise
+
+    def _differences(self, base: BaseSample, n: int) -> FloatArray:
+        """What the model says of the first rows now, less what it said, shape (n, outputs), without a sign."""
+        return np.abs(self.evaluate(base.rows[:n], "background") - base.values[:n, :, 0])
 
     def _with_margin(self, problem: Problem) -> Problem:
         """The problem with the margin as a control, where it is known and the probability is not."""

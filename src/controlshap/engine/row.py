@@ -28,6 +28,7 @@ from controlshap.sampling.sampler import Sampler
 from controlshap.statistics.analysis import Analysis, Sample, analyse
 from controlshap.statistics.background_error import background_variances
 from controlshap.statistics.control_variate import KnownValues
+from controlshap.statistics.model_noise import add_noise
 from controlshap.statistics.stopping import Snapshot, Stopping
 
 #: Units below which resampling understates the error of a control with a fitted coefficient
@@ -188,7 +189,8 @@ class Run:
         )  # fmt: skip
         rng = stream(self.entropy, Purpose.RESAMPLING, self.row)
         by_folds = self.problem.coefficient != "units"
-        self.analysis = analyse(sample, self.plan.variance.roots, fitted.known, rng, by_folds=by_folds)
+        analysis = analyse(sample, self.plan.variance.roots, fitted.known, rng, by_folds=by_folds)
+        self.analysis = self._add_noise(analysis, shared_base=not varies)
         self.functions = fitted.functions
         if self.base.is_exact:  # to the last bit the same for all rows, whatever the weights of their units
             for exact in (self.analysis.controlled, self.analysis.uncontrolled):
@@ -198,6 +200,17 @@ class Run:
             estimate.values[:-1], estimate.covariances[:, :-1, :-1], estimate.dof[:-1]
         )  # fmt: skip
         self.history.append((self.game.n_evaluations, self.snapshot.values, self.snapshot.errors))
+
+    def _add_noise(self, analysis: Analysis, *, shared_base: bool) -> Analysis:
+        """The analysis with the noise of f(x) and f(background), where the model adds some."""
+        noise = self.problem.noise
+        if noise is None:
+            return analysis
+        controlled, uncontrolled = (
+            add_noise(one, noise, len(self.base.rows), shared_base=shared_base, enumerated=self.plan.is_exact)
+            for one in (analysis.controlled, analysis.uncontrolled)
+        )
+        return replace(analysis, controlled=controlled, uncontrolled=uncontrolled)
 
     def judge(self) -> None:
         """End the run where its goals are reached or a limit is; else set the next stage."""
@@ -210,7 +223,7 @@ class Run:
                 self.status = "converged"
                 return
         if is_last:
-            self.status = "exact" if self.plan.is_exact else "budget reached"
+            self.status = "exact" if self.plan.is_exact and self.problem.noise is None else "budget reached"
             return
         seconds = time.perf_counter() - self.began
         self.next_units = stopping.next_stage(n_units, self.most_units, seconds, self.n_before)

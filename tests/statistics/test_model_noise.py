@@ -1,0 +1,60 @@
+"""A model that adds noise to each answer: it is noticed, never exact, and its noise is part of the errors."""
+
+import numpy as np
+import pytest
+
+import controlshap as cs
+from controlshap.testing import marginal_game, shapley_by_definition
+
+RNG = np.random.default_rng(0)
+BACKGROUND, X = RNG.normal(size=(20, 4)), np.array([0.5, -1.0, 0.3, 1.2])
+NOISE = 0.2
+
+
+def smooth(rows):
+    return np.tanh(rows[:, 0] + rows[:, 1] * rows[:, 2]) + 0.5 * rows[:, 3]
+
+
+TRUTH = np.ravel(shapley_by_definition(marginal_game(smooth, X, BACKGROUND, [[j] for j in range(4)]), 4))
+
+
+def noisy(seed):
+    rng = np.random.default_rng(seed)
+    return lambda rows: smooth(rows) + NOISE * rng.normal(size=len(rows))
+
+
+@pytest.mark.parametrize("settings", [{}, {"estimator": "permutation"}, {"estimator": "kernel", "control": "none"}])
+@pytest.mark.parametrize("budget", [300, 4000])
+def test_errors_contain_the_noise_of_the_model(settings, budget, global_seed):
+    inside, status = [], set()
+    for run in range(60):
+        with pytest.warns(cs.NoisyModelWarning, match="answers differently"):
+            found = cs.Explainer(noisy((global_seed, run)), BACKGROUND, **settings)(X[None], budget=budget, rng=run)
+        low, high = found.confidence_interval(0.95)
+        inside.append(((low <= TRUTH) & (high >= TRUTH))[0])
+        status |= set(found.status)
+    inside = np.mean(inside, axis=1)  # players share f(x), so runs are what is independent
+    assert inside.mean() > 0.95 - 3.9 * max(inside.std(ddof=1), 0.1) / np.sqrt(60)
+    assert "exact" not in status
+
+
+def test_a_model_without_noise_is_asked_one_row_more():
+    n_rows = []
+
+    def model(rows):
+        n_rows.append(len(rows))
+        return smooth(rows)
+
+    explainer = cs.Explainer(model, BACKGROUND)
+    found = explainer(X[None], budget=2000, rng=0)
+    assert found.status[0] == "exact"
+    assert n_rows[:2] == [20, 1]
+    assert explainer.n_background_evaluations == 21
+    assert sum(n_rows) == 21 + found.n_evaluations[0]
+
+
+def test_rounding_is_no_noise():
+    def single(rows):
+        return (smooth(rows) * (1.0 + 1e-5 * len(rows) / 20)).astype(np.float32)
+
+    assert cs.Explainer(single, BACKGROUND)(X[None], budget=2000, rng=0).status[0] == "exact"
