@@ -41,7 +41,12 @@ def namespace(array: Array) -> Any:
 
 def to_like(host: Any, array: Array) -> Array:
     """A numpy array where `array` is: itself, or a tensor on the same device."""
-    return sys.modules["torch"].as_tensor(host, device=array.device) if is_tensor(array) else host
+    if not is_tensor(array):
+        return host
+    tensor = sys.modules["torch"].as_tensor(host)
+    if array.device.type == "cuda":  # a copy from other than pinned memory waits for all that the GPU has to do
+        return tensor.pin_memory().to(array.device, non_blocking=True)
+    return tensor.to(array.device)
 
 
 def zeros(shape: tuple[int, ...], array: Array) -> Array:
@@ -114,6 +119,11 @@ def quadratic_form(vectors: Array, matrices: Array, *, optimize: bool = False) -
     if not is_tensor(vectors):
         return np.einsum("...g,...gh,...h->...", vectors, matrices, vectors, optimize=optimize)
     return sum_products(sum_products(matrices, vectors[..., None, :], axis=-1), vectors, axis=-1)
+
+
+def diagonal(matrices: Array) -> Array:
+    """Diagonals `(..., g)` of matrices `(..., g, g)`: a view, to be written to."""
+    return matrices.diagonal(dim1=-2, dim2=-1) if is_tensor(matrices) else np.einsum("...gg->...g", matrices)
 
 
 def subtract_where(mask: BoolArray, array: Array, center: Array) -> Array:

@@ -22,6 +22,7 @@ from controlshap._arrays import (
     Array,
     at_least,
     concat,
+    diagonal,
     namespace,
     pseudo_inverse,
     quadratic_form,
@@ -117,8 +118,8 @@ class Estimate:
             by_output = self.factors.movedim(-1, -3)
             covariances = by_output.swapaxes(-1, -2) @ by_output
         if self.allowance is not None:
-            at = np.arange(self.values.shape[-2])
-            covariances[..., at, at] += self.allowance.swapaxes(-1, -2)
+            variances = diagonal(covariances)
+            variances += self.allowance.swapaxes(-1, -2)
         return covariances
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import numpy as np
 import torch
 
+from controlshap._arrays import concat
 from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, NotConvergedWarning
 from controlshap._types import FloatArray, IntArray
 from controlshap.controls.d_matrices import DMatrices, d_matrices
@@ -96,12 +97,12 @@ def explain_on_device(
         for start, stop in _groups(len(rows), ground, method, n_outputs):
             part, chunk = explain_group(ground, method, rows[start:stop], first_row + start, chunk)
             parts.append(part)
-    arrays: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    converged, used = arrays.pop("converged"), arrays.pop("n_units")
+    arrays: dict[str, Any] = {name: concat([part[name] for part in parts], axis=0) for name in parts[0]}
+    converged, used, stages = arrays.pop("converged"), arrays.pop("n_units"), method.stages
     result = DeviceResult(
         **arrays,
         n_evaluations=1 + used * ground.unit_cost,
-        stages=[tuple(stage for stage in method.stages if stage <= n) for n in used],
+        stages=[tuple(stage for stage in stages if stage <= n) for n in used],
         status=np.where(converged, "converged", "budget reached"),
         alpha_fraction=method.alpha_fraction,
         control="Taylor" if uses_taylor else "",

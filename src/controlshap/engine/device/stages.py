@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from controlshap._arrays import concat, to_like
 from controlshap._random import Purpose, stream
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.controls.d_matrices import DMatrices
@@ -113,15 +114,18 @@ def explain_group(
     walked, active, finished = Walked.none(ground, group), np.arange(len(group)), []
     for n_units in method.stages:
         walked, chunk = walked.extend(ground, group, n_units, chunk)
-        refuse_not_finite(walked.terms[..., 0], first_row + active, "row")
         results = _analyse_in_chunks(ground, method, group, walked)
+        # only now: it waits for the device, and the analysis is better queued while the module is at work
+        refuse_not_finite(walked.terms[..., 0], first_row + active, "row")
         results["n_units"] = np.full(len(group), n_units)
         results["complete"] = np.full(len(group), ground.design(walked.units).sampling_fraction >= 1.0)
         results["converged"] = _converged(method, results, n_units)
         done = results["converged"] | (n_units == method.n_units)
-        finished.append((active[done], {name: array[done] for name, array in results.items()}))
         if done.all():
+            finished.append((active, results))
             break
+        if done.any():
+            finished.append((active[done], {name: array[done] for name, array in results.items()}))
         left = torch.as_tensor(np.flatnonzero(~done), device=group.x.device)
         active, group, walked = active[~done], group[left], Walked(walked.units, walked.terms.index_select(0, left))
     return _in_order(finished), chunk
@@ -129,6 +133,8 @@ def explain_group(
 
 def _in_order(finished: list[tuple[IntArray, dict[str, Any]]]) -> dict[str, Any]:
     """Results of all rows by their numbers; rows that ended at different stages are put together."""
+    if len(finished) == 1:
+        return finished[0][1]
     order = np.argsort(np.concatenate([numbers for numbers, _ in finished]))
     parts = [part for _, part in finished]
     names = set.intersection(*(set(part) for part in parts))
@@ -173,7 +179,7 @@ def _analyse_in_chunks(ground: Ground, method: Method, group: Group, walked: Wal
         step = max(1, CACHED * len(group) // walked.terms.numel())
     in_chunks(len(group), step, work, "explained row")
     ordered = [parts[start] for start in sorted(parts)]
-    return {name: np.concatenate([part[name] for part in ordered]) for name in ordered[0]}
+    return {name: concat([part[name] for part in ordered], axis=0) for name in ordered[0]}
 
 
 def _analyse(ground: Ground, method: Method, group: Group, walked: Walked) -> dict[str, Any]:
@@ -189,7 +195,6 @@ def _analyse(ground: Ground, method: Method, group: Group, walked: Walked) -> di
     # blocks are numbered at random for each row, so that folds may be the same for all of them
     rng = stream(ground.entropy, Purpose.RESAMPLING)
     analysis = analyse(sample, Analytic().roots, known, rng, by_folds=method.by_folds)
-    drawn = _drawn(ground, group, walked.units)
     controlled, plain = analysis.controlled, analysis.uncontrolled
     tensors = {
         "values": controlled.values,
@@ -202,16 +207,16 @@ def _analyse(ground: Ground, method: Method, group: Group, walked: Walked) -> di
         "alpha": analysis.alpha[:, :-1].sum(dim=-1),
     }
     if ground.in_cycles:
+        drawn = _drawn(ground, group, walked.units)
         between = background_variances(terms, design, drawn, ground.at_draws, at_x)
         tensors |= {} if between is None else {"background_variances": between[:, :-1]}
     return tensors
 
 
 def _drawn(ground: Ground, group: Group, units: IntArray) -> Any:
-    """Background rows `(r, units, 1)` that units drew; None where draws are random."""
+    """Background rows `(r, units, 1)` that units drew from a finite background."""
     rows = torch.arange(len(group), device=group.x.device)[:, None]
-    drawn = group.drawn(ground, torch.as_tensor(units, device=group.x.device), rows)
-    return None if drawn is None else drawn[..., None]
+    return group.drawn(ground, to_like(units, group.x), rows)[..., None]
 
 
 def _known_values(ground: Ground, method: Method, polynomial: TaylorPolynomials, x: Any) -> KnownValues:
