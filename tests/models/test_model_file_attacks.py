@@ -56,7 +56,7 @@ def test_a_file_on_which_the_model_never_returns_is_an_error(tmp_path, lightgbm_
     (tmp_path / "m.txt").write_text(text)
     lightgbm.Booster(model_str=text)  # loading alone shows nothing
     monkeypatch.setattr(trial, "SECONDS", 12.0)
-    with pytest.raises(InvalidArgumentError, match="did not end within 12 s"):
+    with pytest.raises(InvalidArgumentError, match=r"did not end within 12 s|is damaged: a node"):
         load_model(tmp_path / "m.txt")
 
 
@@ -74,7 +74,7 @@ def test_a_skops_file_with_children_outside_of_the_tree_is_an_error(tmp_path):
                 np.save(tmp_path / "array.npy", nodes)
                 content = (tmp_path / "array.npy").read_bytes()
             damaged.writestr(name, content)
-    with pytest.raises(InvalidArgumentError, match="crashed"):
+    with pytest.raises(InvalidArgumentError, match=r"crashed|is damaged: a node"):
         load_model(tmp_path / "m.skops")
 
 

@@ -286,7 +286,7 @@ def test_real_explanations_with_groups_outputs_and_history():
     X = data.x + np.random.default_rng(1).normal(size=(3, 7)) * np.array([1, 1, 1, 1, 0, 0, 0])
     for model, output in ((data.model, None), (data.model2, 1)):
         explainer = cs.Explainer(model, data.background, groups=data.groups, estimator="permutation")
-        explanation = explainer(X, budget=400, rng=0, history=True)
+        explanation = explainer(X, budget=400, rng=0, history=True, interactions=2)
         assert isinstance(explanation.plot, Plots)
         assert "waterfall" in repr(explanation.plot)
         for name in ALL:
