@@ -378,20 +378,20 @@ COMMANDS = {
     "no model": ["explain", "none.skops", "DATA", "--background", "DATA"],
     "no function": ["explain", "json:nothing", "DATA", "--background", "DATA"],
     "no module": ["explain", "nothing_of_the_kind:f", "DATA", "--background", "DATA"],
-    "no data": ["explain", "scoring:f", "none.csv", "--background", "DATA"],
-    "no background": ["explain", "scoring:f", "DATA", "--background", "none.csv"],
-    "rows beyond": ["explain", "scoring:f", "DATA", "--background", "DATA", "--rows", "5:99"],
-    "rows of text": ["explain", "scoring:f", "DATA", "--background", "DATA", "--rows", "all"],
-    "rows of many digits": ["explain", "scoring:f", "DATA", "--background", "DATA", "--rows", "9" * 5000],
-    "budget of many digits": ["explain", "scoring:f", "DATA", "--background", "DATA", "--budget", "9" * 400],
-    "budget of text": ["explain", "scoring:f", "DATA", "--background", "DATA", "--budget", "much"],
-    "level": ["explain", "scoring:f", "DATA", "--background", "DATA", "--level", "nan"],
-    "groups missing": ["explain", "scoring:f", "DATA", "--background", "DATA", "--groups", "none.json"],
-    "groups no JSON": ["explain", "scoring:f", "DATA", "--background", "DATA", "--groups", "DATA"],
-    "columns unknown": ["explain", "scoring:f", "DATA", "--background", "DATA", "--columns", "x,y"],
-    "drop unknown": ["explain", "scoring:f", "DATA", "--background", "DATA", "--drop", "x"],
-    "control unknown": ["explain", "scoring:f", "DATA", "--background", "DATA", "--control", "tailor"],
-    "jobs": ["explain", "scoring:f", "DATA", "--background", "DATA", "--jobs", "0"],
+    "no data": ["explain", "scoring_of_faults:f", "none.csv", "--background", "DATA"],
+    "no background": ["explain", "scoring_of_faults:f", "DATA", "--background", "none.csv"],
+    "rows beyond": ["explain", "scoring_of_faults:f", "DATA", "--background", "DATA", "--rows", "5:99"],
+    "rows of text": ["explain", "scoring_of_faults:f", "DATA", "--background", "DATA", "--rows", "all"],
+    "rows of many digits": ["explain", "scoring_of_faults:f", "DATA", "--background", "DATA", "--rows", "9" * 5000],
+    "budget of many digits": ["explain", "scoring_of_faults:f", "DATA", "--background", "DATA", "--budget", "9" * 400],
+    "budget of text": ["explain", "scoring_of_faults:f", "DATA", "--background", "DATA", "--budget", "much"],
+    "level": ["explain", "scoring_of_faults:f", "DATA", "--background", "DATA", "--level", "nan"],
+    "groups missing": ["explain", "scoring_of_faults:f", "DATA", "--background", "DATA", "--groups", "none.json"],
+    "groups no JSON": ["explain", "scoring_of_faults:f", "DATA", "--background", "DATA", "--groups", "DATA"],
+    "columns unknown": ["explain", "scoring_of_faults:f", "DATA", "--background", "DATA", "--columns", "x,y"],
+    "drop unknown": ["explain", "scoring_of_faults:f", "DATA", "--background", "DATA", "--drop", "x"],
+    "control unknown": ["explain", "scoring_of_faults:f", "DATA", "--background", "DATA", "--control", "tailor"],
+    "jobs": ["explain", "scoring_of_faults:f", "DATA", "--background", "DATA", "--jobs", "0"],
     "report of nothing": ["report", "none"],
     "report of a file": ["report", "DATA"],
 }
@@ -401,7 +401,7 @@ COMMANDS = {
 def test_commands(arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     FRAME.to_csv("DATA.csv", index=False)
-    (tmp_path / "scoring.py").write_text("def f(frame):\n    return frame['a']\n")
+    (tmp_path / "scoring_of_faults.py").write_text("def f(frame):\n    return frame['a']\n")
     arguments = ["DATA.csv" if argument == "DATA" else argument for argument in arguments]
     out = ["--out", "out"] if arguments[0] == "explain" else []
     result = run(*arguments, *out)
