@@ -16,7 +16,7 @@ import numpy as np
 import paper_data
 
 import controlshap as cs
-from controlshap.engine import plan as choices
+from controlshap.engine import choice
 from controlshap.estimators import Enumeration
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -126,10 +126,10 @@ def enumeration(n):
         x = background[0]
         results = []
         for factor in (0.0, 1e9):
-            choices.ENUMERATION_FACTOR, kept = factor, choices.ENUMERATION_FACTOR
+            choice.ENUMERATION_FACTOR, kept = factor, choice.ENUMERATION_FACTOR
             explainer = cs.Explainer(model, background, features="correlated", control="none")
             results.append(replicate(explainer, x, 4000, n).values.var(axis=0).mean())
-            choices.ENUMERATION_FACTOR = kept
+            choice.ENUMERATION_FACTOR = kept
         cost = Enumeration().unit_cost(p, finite=False), cs.Permutation().unit_cost(p, finite=False)
         lines.append(f"| {p} | {cost[0]}, {cost[1]} | {results[0] / results[1]:.2f} |")
     return lines

@@ -1,7 +1,7 @@
 """Twenty-two small models of many kinds, for the choice of the design: what "auto" does is held against them.
 
 Few and many players, labels, trees, kernel machines, neighbours, columns of few levels. The first half was looked at
-while the rules of `engine/plan.py` were set; the second half was held back until they were.
+while the rules of `engine/choice.py` were set; the second half was held back until they were.
 """
 
 from __future__ import annotations

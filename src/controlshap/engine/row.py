@@ -16,7 +16,8 @@ from controlshap.crossfitting.fit import ControlledTerms, fit_controls
 from controlshap.crossfitting.known_simulated import Functions
 from controlshap.data.players import differs_from_x
 from controlshap.engine.exact import explain_exactly
-from controlshap.engine.plan import Plan, check_plan
+from controlshap.engine.plan import Plan
+from controlshap.engine.refusals import check_plan
 from controlshap.interactions import estimate_interactions, known_interactions
 from controlshap.problem import BaseSample, Problem
 from controlshap.results.collect import PairResult, RowResult

@@ -16,9 +16,11 @@ from controlshap._parallel import ordered_map
 from controlshap._progress import ProgressLike, Reporter
 from controlshap._types import AnyArray, FloatArray
 from controlshap._version import __version__
+from controlshap.engine.choice import raise_default
 from controlshap.engine.device import device_explanation, wants_device
 from controlshap.engine.exact import explain_together, games_of_form
-from controlshap.engine.plan import Plan, make_plan, raise_default, refuse_budget, refuse_interactions
+from controlshap.engine.plan import Plan, make_plan
+from controlshap.engine.refusals import refuse_budget, refuse_interactions
 from controlshap.engine.row import explain_row
 from controlshap.functions import KnownFunction
 from controlshap.limits import Limits

@@ -9,7 +9,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap.controls import Taylor
-from controlshap.engine.plan import choose_estimator
+from controlshap.engine.choice import choose_estimator
 from controlshap.estimators import Permutation
 from controlshap.models.torch_module import is_torch_module
 from controlshap.problem import Problem

@@ -1,0 +1,265 @@
+"""The rules of "auto": which estimator, controls and variance serve a problem and its budget.
+
+`docs/design.md` gives the measurements behind the rules.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from controlshap._types import FloatArray
+from controlshap.controls import CoalitionProcess, Control, LogisticRidge, RidgeNetwork, Taylor, Trees
+from controlshap.controls.fits.boosting import boosting_available
+from controlshap.data.players import differs_from_x
+from controlshap.engine.costs import control_cost
+from controlshap.estimators import Enumeration, Estimator, Kernel, Permutation
+from controlshap.estimators.enumeration import MOST_PLAYERS
+from controlshap.models.derivatives import FiniteDifferences
+from controlshap.problem import Problem
+from controlshap.statistics.stopping import Stopping
+from controlshap.variances import Analytic, LeastSquares, Variance
+
+#: Largest share of the budget that the derivatives of an automatic control may take.
+CONTROL_SHARE = 0.2
+#: Columns up to which D matrices, cubic in them in time and memory, are made unasked (benchmarks/results/scaling.md).
+MOST_TAYLOR_COLUMNS = 160
+#: With draws from a distribution, enumerate only where it costs at most this many times a pair of walks.
+ENUMERATION_FACTOR = 1.0
+#: Most evaluations of an enumeration where a run may end early.
+MOST_ENUMERATED_EARLY = 10_000
+#: How many times the default budget, which nobody asked for, is spent where the values are then exact.
+EXACT_FACTOR = 4
+#: Pairs of coalitions from which on each is worth the whole background of M rows: `1.2 sqrt(M)` for each player, 12
+#: with 100 rows (as many with fewer than 20 rows as with 20). Or, with up to 100 rows, a quarter of all pairs there
+#: are, and six for each player (benchmarks/results/whole_background.md).
+WHOLE_FACTOR, WHOLE_ROWS = 1.2, (20, 100)
+WHOLE_SHARE, WHOLE_LEAST = 0.25, 6
+#: For each player, where interactions are asked for, which single background rows drown; a regression needs three
+#: (benchmarks/results/interactions.md).
+WHOLE_FOR_PAIRS = 4
+#: Passes of single walks over the background up to which they are taken in place of pairs (docs/design.md).
+SINGLE_PASSES = 1.1
+#: Fewest background rows with which labels are left to KernelSHAP.
+FEWEST_LABELS = 10
+#: Seconds that fitting trees takes, for each fold and for each row.
+TREE_SECONDS = (0.03, 1.5e-5)
+
+
+@dataclass(frozen=True)
+class RowFacts:
+    """What is known of a row before anything is sampled.
+
+    Attributes
+    ----------
+    n_differing : float
+        Players in which x differs from a background row, on average; all of them where x is not known yet.
+    has_labels : bool
+        Whether f(x) and all f(b) are whole numbers.
+    """
+
+    n_differing: float
+    has_labels: bool
+
+    @classmethod
+    def of(cls, problem: Problem, x: FloatArray | None = None, at_x: FloatArray | None = None) -> RowFacts:
+        """Of a row, as far as it is known."""
+        said = problem.base.values[:, :, 0]
+        if at_x is not None and said.size:
+            said = np.concatenate([said, at_x[None]])
+        n_differing = float(problem.players.n_players)
+        if x is not None and not problem.correlated and problem.base.finite:
+            n_differing = float(differs_from_x(x, problem.base.rows, problem.players).sum(axis=1).mean())
+        return cls(n_differing, bool(said.size) and bool((said == np.rint(said)).all()))
+
+
+def raise_default(problem: Problem, stopping: Stopping) -> Stopping:
+    """A budget that nobody set is raised to what all coalitions take, where that is not much more."""
+    needed = exact_budget(problem, stopping.budget)
+    if not stopping.is_default or needed is None or not stopping.budget < needed <= EXACT_FACTOR * stopping.budget:
+        return stopping
+    return replace(stopping, budget=needed)
+
+
+def exact_budget(problem: Problem, budget: int) -> int | None:
+    """Evaluations of a row with which "auto" enumerates a finite background; None where it never does."""
+    p, base = problem.players.n_players, problem.base
+    if problem.estimator is not None or not base.finite or not 1 < p <= MOST_PLAYERS:
+        return None
+    cost = Enumeration().unit_cost(p, finite=True) * len(base.rows)
+    return 1 + cost + control_cost(problem, problem.controls or (), budget)
+
+
+def choose_estimator(
+    problem: Problem,
+    budget: int,
+    reasons: dict[str, str] | None = None,
+    *,
+    early: bool = False,
+    facts: RowFacts | None = None,
+) -> Estimator:
+    """The estimator asked for, or for "auto" the one that the rules of `docs/design.md` give."""
+    reasons = {} if reasons is None else reasons
+    p = problem.players.n_players
+    if p == 1:
+        reasons["estimator"] = "there is one player"
+        return Enumeration()
+    estimator = problem.estimator
+    if estimator is not None:
+        return estimator.with_draws(len(problem.base.rows)) if problem.base.finite else estimator
+    base = problem.base
+    if _can_enumerate(problem, budget, early=early):
+        reasons["estimator"] = "all coalitions fit the budget" if base.finite else "all coalitions cost less than walks"
+        return Enumeration()
+    if not early and _pays_whole_background(problem, budget):
+        n_pairs = (budget - 1) // (2 * len(base.rows))
+        reasons["estimator"] = f"{n_pairs} pairs of coalitions, enough for each to have the whole background"
+        return Kernel(n_draws=len(base.rows), reuse=True)
+    if problem.shared is not None and problem.controls is None and not problem.correlated and p >= 4 and early:
+        # What a good surrogate leaves is small, and needs few units of few evaluations each (benchmarks/amortise.py).
+        reasons["estimator"] = "a shared surrogate leaves little, and the run may end early"
+        return Kernel()
+    return _choose_units(problem, budget, reasons, facts or RowFacts.of(problem), early=early)
+
+
+def _choose_units(problem: Problem, budget: int, reasons: dict[str, str], facts: RowFacts, *, early: bool) -> Estimator:
+    """Units of one background row each: pairs of walks, single walks, or pairs of coalitions."""
+    p, n_rows = problem.players.n_players, len(problem.base.rows)
+    free = problem.base.finite and not problem.correlated and problem.controls is None
+    kernel = Kernel()
+    affordable = budget > kernel.fewest_units(p) * kernel.unit_cost(p, finite=True)
+    if free and facts.has_labels and problem.variance is None and n_rows >= FEWEST_LABELS and affordable and p >= 4:
+        reasons["estimator"] = "outputs are whole numbers, which jump: every pair of coalitions tells of every player"
+        return kernel
+    pass_cost = (facts.n_differing - 1.0) * n_rows
+    fewest = Permutation().fewest_units(p) * Permutation().unit_cost(p, finite=True)
+    if free and not early and budget - 1 < max(SINGLE_PASSES * pass_cost, fewest):
+        reasons["estimator"] = "single walks, which meet most background rows where there is no more than one pass"
+        return Permutation(paired=False)
+    reasons["estimator"] = "paired walks over the background in cycles" if problem.base.finite else "paired walks"
+    return Permutation()
+
+
+def _can_enumerate(problem: Problem, budget: int, *, early: bool) -> bool:
+    """Whether all coalitions are affordable; with draws from a distribution, whether they cost less than walks."""
+    p, base = problem.players.n_players, problem.base
+    if p > MOST_PLAYERS:
+        return False
+    if not base.finite:
+        cost = Enumeration().unit_cost(p, finite=False)
+        return cost <= ENUMERATION_FACTOR * Permutation().unit_cost(p, finite=False)
+    # what may end early is not sent through all coalitions because a generous limit would cover them
+    most = min(budget, MOST_ENUMERATED_EARLY) if early else budget
+    needed = exact_budget(problem, budget)
+    return needed is not None and needed <= most
+
+
+def _pays_whole_background(problem: Problem, budget: int) -> bool:
+    """Whether there are so many coalitions that each is worth the whole background."""
+    free = problem.controls is None and (problem.variance is None or isinstance(problem.variance, LeastSquares))
+    if not free or problem.correlated or not problem.base.finite or not np.isfinite(problem.background).all():
+        return False
+    p, n_rows = problem.players.n_players, len(problem.base.rows)
+    n_pairs = (budget - 1) // (2 * n_rows)
+    # the noise of walks falls with their number, and with it with that of the rows; the noise of coalitions does not
+    many = n_pairs >= WHOLE_FACTOR * math.sqrt(max(n_rows, WHOLE_ROWS[0])) * p
+    share = n_rows <= WHOLE_ROWS[1] and n_pairs >= max(WHOLE_SHARE * 2.0 ** (p - 1), WHOLE_LEAST * p)
+    for_pairs = problem.interactions and n_pairs >= WHOLE_FOR_PAIRS * p
+    return p >= 4 and (many or share or for_pairs)
+
+
+def choose_variance(problem: Problem, estimator: Estimator, reasons: dict[str, str]) -> Variance:
+    """The variance asked for, or the one that fits the estimator."""
+    regression = problem.variance is not None and problem.variance.is_least_squares
+    if estimator.exact_per_draw and (problem.base.finite or regression):
+        reasons["variance"] = "coalitions are enumerated"
+        return Analytic()
+    if problem.variance is not None:
+        return problem.variance
+    reasons["variance"] = "fits the estimator"
+    return LeastSquares() if estimator.is_least_squares else Analytic()
+
+
+def choose_controls(
+    problem: Problem, estimator: Estimator, budget: int, reasons: dict[str, str]
+) -> tuple[tuple[Control, ...], tuple[Control, ...] | None]:
+    """The controls asked for, or for "auto" those that the evaluations pay for; and those of rows out of reach."""
+    if problem.players.n_players == 1:
+        return (), None
+    if problem.controls is not None:
+        return problem.controls, None
+    if estimator.exact_per_draw:
+        reasons["control"] = "nothing is left to sampling of coalitions"
+        return (), None
+    if not np.isfinite(problem.background).all():
+        reasons["control"] = "the background has missing values"
+        return (), None
+    if estimator.reuses_evaluations:
+        reasons["control"] = "interpolates the coalitions evaluated, with and without a ridge"
+        return (CoalitionProcess(), CoalitionProcess(start=None)), None
+    if estimator.takes_fitted_controls:
+        reasons["control"] = "fitted to the evaluations themselves, which costs none"
+        return _fitted_to_evaluations(problem, budget)
+    if not (problem.imputer.mixes_columns or problem.imputer.linear_in_x):
+        reasons["control"] = "nothing is fitted to these units, and Taylor has no known values"
+        return (), None
+    return _cheap_taylor(problem, budget, reasons), None
+
+
+def _fitted_to_evaluations(problem: Problem, budget: int) -> tuple[tuple[Control, ...], tuple[Control, ...] | None]:
+    """Functions fitted to the evaluations, and Taylor where it is free.
+
+    They know interactions of all orders, where pairs alone integrate a quadratic.
+    """
+    shared: tuple[Control, ...] = () if problem.shared is None else (problem.shared,)
+    few = problem.players.n_columns <= MOST_TAYLOR_COLUMNS
+    if problem.imputer.linear_in_x and few and control_cost(problem, (Taylor(),), budget) == 0:
+        return (Taylor(), *shared, LogisticRidge()), None
+    slow = _slow_learners(problem, budget)
+    if not shared:
+        margin: tuple[Control, ...] = () if problem.margin is None else (problem.margin,)
+        return (LogisticRidge(), *margin, *slow), None
+    # one that was fitted before saves the time of fitting, unless there is time to spare
+    reached: tuple[Control, ...] = (*shared, LogisticRidge(), *slow) if slow else shared
+    return reached, None if problem.correlated else (LogisticRidge(), *slow)
+
+
+def _cheap_taylor(problem: Problem, budget: int, reasons: dict[str, str]) -> tuple[Control, ...]:
+    """The Taylor control, where its derivatives are a small part of the budget."""
+    options = [Taylor()]
+    if control_cost(problem, (Taylor(),), budget) > 0:
+        options = [Taylor(derivatives=FiniteDifferences(cross=cross)) for cross in (True, False)]
+    affordable = [o for o in options if control_cost(problem, (o,), budget) <= CONTROL_SHARE * budget]
+    part = f"{CONTROL_SHARE:.0%} of the budget"
+    reasons["control"] = f"derivatives within {part}" if affordable else f"derivatives take more than {part}"
+    return tuple(affordable[:1])
+
+
+def _slow_learners(problem: Problem, budget: int) -> tuple[Control, ...]:
+    """Trees, where fitting them takes no longer than the model is said to take; networks where time does not matter."""
+    if problem.correlated or problem.seconds is None:
+        return ()
+    trees = (Trees(),) if boosting_available() else ()
+    if problem.seconds == math.inf:  # "thorough"
+        return (RidgeNetwork(), *trees)
+    each = TREE_SECONDS[0] + TREE_SECONDS[1] * min(budget, Trees().max_rows)
+    seconds = Trees().n_folds * problem.base.n_outputs * each
+    return trees if seconds <= problem.seconds * budget else ()
+
+
+def choose_kept(
+    problem: Problem, estimator: Estimator, variance: Variance, controls: tuple[Control, ...]
+) -> Literal["units", "batches", "coalition means"]:
+    """What is kept of many units: each, batches of them, or the means of coalitions over the background."""
+    fitted = [control for control in controls if control.is_fitted]
+    processes = [control for control in fitted if control.models_coalitions]
+    if not variance.takes_batches:
+        return "units"
+    if estimator.reuses_evaluations:
+        return "coalition means" if len(processes) == len(fitted) else "units"
+    if processes or (estimator.exact_per_draw and problem.base.finite):
+        return "units"
+    return "batches"

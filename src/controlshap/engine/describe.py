@@ -1,0 +1,44 @@
+"""A plan in words: what is done, what it costs, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from controlshap.engine.plan import Plan
+
+
+def describe_plan(plan: Plan) -> Iterable[str]:
+    """Lines that say what is done, what it costs and why."""
+    if plan.form is not None:
+        yield f"exact       {plan.form.name}: closed-form values, 1 evaluation a row; where it fails:"
+    controls = " + ".join(_short(control) for control in plan.controls) or "none"
+    parts = {"estimator": _short(plan.estimator), "control": controls, "variance": _short(plan.variance)}
+    for name, what in parts.items():
+        yield f"{name:<11} {what}: {plan.reasons.get(name, 'as asked for')}"
+    yield from plan.notes
+    if plan.is_exact:
+        yield f"evaluations {1 + plan.costs.fewest_units * plan.costs.unit:,} a row, all coalitions: no sampling error"
+        return
+    costs = plan.costs
+    spent = ["1 for the row"]
+    spent += [f"{costs.derivatives:,} for derivatives"] if costs.derivatives else []
+    spent += [f"{plan.n_base_draws:,} for the base value"] if plan.n_base_draws else []
+    spent += [f"{plan.n_units:,} units of {costs.unit:,}"]
+    yield f"evaluations at most {plan.budget:,} a row: {', '.join(spent)}"
+
+
+def _short(strategy: Any) -> str:
+    """A strategy with those of its settings that are not the default: "Kernel(n_draws=50, reuse=True)"."""
+    if not is_dataclass(strategy):
+        return f"{type(strategy).__name__}()"
+    changed = [f for f in fields(strategy) if f.init and not _is_default(strategy, f)]
+    settings = ", ".join(f"{f.name}={getattr(strategy, f.name)!r}" for f in changed)
+    return f"{type(strategy).__name__}({settings if len(settings) <= 60 else '...'})"
+
+
+def _is_default(strategy: Any, declared: Field[Any]) -> bool:
+    default = declared.default if declared.default_factory is MISSING else declared.default_factory()
+    return bool(getattr(strategy, declared.name) is default or getattr(strategy, declared.name) == default)

@@ -1,0 +1,69 @@
+"""Settings that do not go together, and budgets that are too small: refused before any model call."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controlshap._errors import InvalidArgumentError, NoClosedFormError
+from controlshap._types import FloatArray
+from controlshap.engine.choice import choose_estimator, choose_variance
+from controlshap.engine.costs import check_budget
+from controlshap.engine.plan import Plan
+from controlshap.problem import Problem
+from controlshap.statistics.stopping import Stopping
+
+
+def check_plan(problem: Problem, plan: Plan, x: FloatArray) -> None:
+    """Refuse settings that do not fit the estimator, a budget that is too small, and controls without known values."""
+    estimator = plan.estimator
+    plan.variance.check(least_squares=estimator.is_least_squares, n_draws=estimator.n_draws)
+    check_budget(problem, estimator, plan.controls, plan.variance, plan.budget)
+    if plan.fitted_controls:
+        _check_fitted_controls(problem, plan, x)
+
+
+def _check_fitted_controls(problem: Problem, plan: Plan, x: FloatArray) -> None:
+    learners, estimator = plan.fitted_controls, plan.estimator
+    names = ", ".join(f"{type(learner).__name__}()" for learner in learners)
+    if not (estimator.exact_per_draw or estimator.takes_fitted_controls):
+        raise NoClosedFormError(
+            f"{names} controls permutation walks and KernelSHAP, not {type(estimator).__name__}. Use "
+            "estimator='permutation', 'kernel' or 'auto', or control='taylor'."
+        )
+    whole = estimator.is_least_squares and estimator.paired and estimator.n_draws == len(problem.base.rows)
+    whole = whole and problem.imputer.mixes_columns
+    if any(learner.models_coalitions for learner in learners) and not whole:
+        raise NoClosedFormError(
+            "CoalitionProcess() needs the value of every coalition without noise: features='independent' and "
+            "estimator=Kernel(n_draws=<rows of the background>, reuse=True). Use control='ridge'."
+        )
+    if not np.isfinite(x).all() or not np.isfinite(problem.background).all():
+        raise InvalidArgumentError(
+            f"`control`: {names} needs finite rows and a finite background, but there are missing values. "
+            "Use control='none', or impute them."
+        )
+
+
+def refuse_interactions(problem: Problem, stopping: Stopping) -> None:
+    """Refuse interactions where units do not have them, before any model call."""
+    if not stopping.interactions:
+        return
+    if problem.correlated or not problem.base.finite:
+        raise InvalidArgumentError(
+            "`interactions=2` needs features='independent': with other value functions there are no interactions yet. "
+            "Leave `interactions` out."
+        )
+    estimator = choose_estimator(problem, stopping.design_budget, early=stopping.early)
+    if not estimator.gives_interactions:
+        raise InvalidArgumentError(
+            f"`interactions=2` needs walks, KernelSHAP or all coalitions; got estimator={estimator!r}. Use "
+            "estimator='auto', 'permutation' or 'kernel'."
+        )
+
+
+def refuse_budget(problem: Problem, stopping: Stopping) -> None:
+    """Refuse a budget that no row could be explained with, before any model call."""
+    budget = stopping.design_budget
+    estimator = choose_estimator(problem, budget, early=stopping.early)
+    controls = problem.controls or () if problem.players.n_players > 1 else ()
+    check_budget(problem, estimator, controls, choose_variance(problem, estimator, {}), budget)
