@@ -122,6 +122,8 @@ class Explainer:
             f"  features    {assembly.description['features']}: absent features {absent}",
             f"  settings    {', '.join(changed) or 'defaults'}",
         ]
+        if assembly.shared is not None:
+            lines.append(f"  surrogate   shared by all rows, fitted to {assembly.shared.n_evaluations:,} evaluations")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -297,7 +299,7 @@ class Explainer:
         >>> background = np.random.default_rng(0).normal(size=(50, 12))
         >>> print(cs.Explainer(lambda rows: np.tanh(rows.sum(axis=1)), background).plan(budget=2_000))
         estimator   Permutation(): paired walks over the background in cycles
-        control     LogisticRidge(): fitted to the evaluations themselves, which costs none
+        control     LogisticRidge(): fitted to the evaluations themselves, at no extra cost
         variance    Analytic(): fits the estimator
         evaluations at most 2,000 a row: 1 for the row, 90 units of 22
         """

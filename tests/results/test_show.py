@@ -115,3 +115,23 @@ def test_a_classifier_of_several_targets_gets_the_way_out():
     several = MultiOutputClassifier(LogisticRegression(max_iter=5000)).fit(X, np.column_stack([Y, 1 - Y]))
     with pytest.raises(cs.InvalidArgumentError, match=r"2 targets at once.*predict_proba\(rows\)\[0\]"):
         cs.Explainer(several, X[:30])
+
+
+def test_a_plan_a_surrogate_and_pairs_are_shown():
+    def model(rows):
+        return np.tanh(rows[:, 0] * rows[:, 1] + rows.sum(axis=1))
+
+    background = np.random.default_rng(0).normal(size=(40, 8))
+    explainer = cs.Explainer(model, background)
+    assert "surrogate" not in repr(explainer)
+    explainer.fit_surrogate(background, budget=300, rng=0)
+    assert "fitted to 300 evaluations" in repr(explainer)
+    assert str(explainer.plan(background, budget=400)).endswith("; 16,000 for 40 rows")
+    found = explainer(background[:4], budget=400, rng=0, interactions=2).interactions
+    frame = found.to_frame().query("row == 0")
+    first = frame.loc[frame["interaction"].abs().idxmax()]
+    lines = repr(found).splitlines()
+    assert lines[0] == "Interactions of 28 pairs of players in 4 rows: model output"
+    assert lines[1].startswith(f"  row 0: {first['feature']} × {first['partner']} ")
+    assert lines[-2:] == ["  and 1 row more", "± is half a 95 % interval"]
+    assert repr(cs.KernelExplainer(model, background)) == ("KernelExplainer of model: 40 background rows, 8 players")

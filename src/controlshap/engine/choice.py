@@ -201,7 +201,7 @@ def choose_controls(
         reasons["control"] = "interpolates the coalitions evaluated, with and without a ridge"
         return (CoalitionProcess(), CoalitionProcess(start=None)), None
     if estimator.takes_fitted_controls:
-        reasons["control"] = "fitted to the evaluations themselves, which costs none"
+        reasons["control"] = "fitted to the evaluations themselves, at no extra cost"
         return _fitted_to_evaluations(problem, budget)
     if not (problem.imputer.mixes_columns or problem.imputer.linear_in_x):
         reasons["control"] = "nothing is fitted to these units, and Taylor has no known values"

@@ -20,14 +20,20 @@ def describe_plan(plan: Plan) -> Iterable[str]:
         yield f"{name:<11} {what}: {plan.reasons.get(name, 'as asked for')}"
     yield from plan.notes
     if plan.is_exact:
-        yield f"evaluations {1 + plan.costs.fewest_units * plan.costs.unit:,} a row, all coalitions: no sampling error"
+        each = 1 + plan.costs.fewest_units * plan.costs.unit
+        yield f"evaluations {each:,} a row, all coalitions: no sampling error{_in_all(plan, each)}"
         return
     costs = plan.costs
     spent = ["1 for the row"]
     spent += [f"{costs.derivatives:,} for derivatives"] if costs.derivatives else []
     spent += [f"{plan.n_base_draws:,} for the base value"] if plan.n_base_draws else []
     spent += [f"{plan.n_units:,} units of {costs.unit:,}"]
-    yield f"evaluations at most {plan.budget:,} a row: {', '.join(spent)}"
+    yield f"evaluations at most {plan.budget:,} a row: {', '.join(spent)}{_in_all(plan, plan.budget)}"
+
+
+def _in_all(plan: Plan, each: int) -> str:
+    """What all rows cost together, where they were given."""
+    return f"; {each * plan.n_rows:,} for {plan.n_rows:,} rows" if plan.n_rows > 1 else ""
 
 
 def _short(strategy: Any) -> str:

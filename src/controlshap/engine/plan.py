@@ -60,6 +60,8 @@ class Plan:
         Why the estimator, the controls and the variance are what they are.
     notes : tuple of str
         Exceptions among the rows, where these were given.
+    n_rows : int
+        Rows that were given, 0 without.
     """
 
     estimator: Estimator
@@ -76,6 +78,7 @@ class Plan:
     form: KnownFunction | None = None
     reasons: dict[str, str] = field(default_factory=dict, compare=False)
     notes: tuple[str, ...] = ()
+    n_rows: int = field(default=0, compare=False)
 
     @property
     def prepared_controls(self) -> tuple[Control, ...]:

@@ -108,7 +108,7 @@ def plan_rows(assembly: Assembly, stopping: Stopping, rows: FloatArray | None) -
         notes.append(
             f"{n_other} of {len(rows)} rows get other controls (missing values, or out of a shared surrogate's reach)"
         )
-    return replace(plan, notes=tuple(notes))
+    return replace(plan, notes=tuple(notes), n_rows=len(rows))
 
 
 def ready_problem(assembly: Assembly, stopping: Stopping) -> Problem:

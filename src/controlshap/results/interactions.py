@@ -11,6 +11,7 @@ from controlshap._checks import check_level
 from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
 from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.results.show import show_interactions
 from controlshap.statistics.certainty import quantile, rounding_floor, tail_dof
 
 if TYPE_CHECKING:
@@ -32,9 +33,7 @@ class Interactions:
         return len(self.explanation)
 
     def __repr__(self) -> str:
-        error, size = (float(np.sqrt(np.mean(array**2))) for array in (self._pair_errors, self._pair_indices))
-        n_pairs = self._pair_indices.shape[1]
-        return f"<Interactions of {len(self)} row(s), {n_pairs} pairs: size {size:.3g}, standard error {error:.3g}>"
+        return show_interactions(self)
 
     @property
     def index(self) -> FloatArray:

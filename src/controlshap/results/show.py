@@ -27,11 +27,14 @@ from controlshap.results.wording import (
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
+    from controlshap.results.interactions import Interactions
     from controlshap.results.ranking import Ranking
     from controlshap.results.summary import Summary
 
 #: Rows, players and outputs that a text has; rows and players that a table in a notebook has.
 TEXT_ROWS, TEXT_PLAYERS, TEXT_OUTPUTS = 3, 5, 3
+#: Pairs of a row that a text has.
+TEXT_PAIRS = 3
 TABLE_ROWS, TABLE_PLAYERS = 10, 20
 #: Characters of the order of a row in a text.
 LINE = 90
@@ -101,6 +104,29 @@ def _reaches(explanation: Explanation) -> FloatArray:
 def _signed(value: float, reach: float) -> str:
     text = format_with_error(float(value), float(reach)).replace("\N{NO-BREAK SPACE}", " ")
     return f"+{text}" if value > 0 else text
+
+
+def show_interactions(interactions: Interactions) -> str:
+    """Interactions as text: the largest pairs of the first rows."""
+    explanation = interactions.explanation
+    n, p = explanation.values.shape[:2]
+    labels = describe_outputs(explanation)
+    lines = [
+        f"Interactions of {count_noun(p * (p - 1) // 2, 'pair')} of players in {count_noun(n, 'row')}: {labels[0]}"
+    ]
+    for row in range(min(n, TEXT_ROWS)):
+        part = explanation[row].output(0 if explanation.values.ndim == 3 else None).interactions
+        pairs = part.tidy_columns()
+        values, reaches = pairs["interaction"], (pairs["high"] - pairs["low"]) / 2.0
+        named = [
+            f"{pairs['feature'][pair]} × {pairs['partner'][pair]} {_signed(values[pair], reaches[pair])}"
+            for pair in np.argsort(-np.abs(values), kind="stable")[:TEXT_PAIRS]
+        ]
+        more = f", {len(values) - TEXT_PAIRS} more" if len(values) > TEXT_PAIRS else ""
+        lines.append(f"  row {row}: {', '.join(named)}{more}")
+    if n > TEXT_ROWS:
+        lines.append(f"  and {count_noun(n - TEXT_ROWS, 'row')} more")
+    return "\n".join([*lines, REACH] if explanation.standard_errors.any() else lines)
 
 
 def show_summary(summary: Summary) -> str:

@@ -130,6 +130,13 @@ class KernelExplainer:
         self._mean: FloatArray | None = None
         self._prepare({"groups": self.data.groups} | settings)
 
+    def __repr__(self) -> str:
+        model = self._shap_model.model
+        link = "" if self._link is identity else f", link {self.link if isinstance(self.link, str) else 'given'}"
+        rows, p = len(self.data.data), self._n_players
+        weighted = "weighted " if self.data.is_weighted else ""
+        return f"KernelExplainer of {model.name}: {rows:,} {weighted}background rows, {p:,} players{link}"
+
     def _prepare(self, settings: dict[str, Any]) -> None:
         """Make an explainer, or the game of whole coalitions that links, weights and an index need."""
         if self._link is identity and not self.data.is_weighted and not self._keep_index:
