@@ -44,7 +44,7 @@ from controlshap.results.ranking import Ranking
 from controlshap.results.summary import Summary
 from controlshap.shap_compat.explainer import KernelExplainer
 from controlshap.storage.explanations import load
-from controlshap.values import Empirical, GaussianConditional, Imputer, Marginal, ValueFunction
+from controlshap.values import Empirical, GaussianConditional, Imputer, Marginal, Sampler, ValueFunction
 from controlshap.variances import Analytic, Bootstrap, Grouped, LeastSquares, Variance
 
 __all__ = [
@@ -92,6 +92,7 @@ __all__ = [
     "Ranking",
     "RidgeNetwork",
     "RunStoppedError",
+    "Sampler",
     "SingularCovarianceWarning",
     "SingularSystemError",
     "Summary",

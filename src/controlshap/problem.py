@@ -20,7 +20,7 @@ from controlshap._errors import NoisyModelWarning
 from controlshap._types import FloatArray, IntArray
 from controlshap.controls import Control, SharedSurrogate
 from controlshap.controls.shared import Margin, calibrate_margin
-from controlshap.data.encoding import Encoding, make_encoding, refuse_many_levels, refuse_unseen
+from controlshap.data.encoding import Encoding, make_encoding, refuse_categories, refuse_many_levels, refuse_unseen
 from controlshap.data.players import Groups, Players, resolve_players
 from controlshap.data.table import Table, has_gaps, read_rows, read_table, sample_table
 from controlshap.estimators.base import Estimator
@@ -226,6 +226,8 @@ class Assembly:
         if not value_function.handles_missing:
             refuse_missing(self.background, "background", self.encoding.labels)
             refuse_many_levels(self.encoding)
+        if not value_function.takes_categories:
+            refuse_categories(self.encoding)
         self.imputer = value_function.bind(self.background, self.players, self.encoding.labels)
         self.model = put_behind(adapted, self.encoding)
 

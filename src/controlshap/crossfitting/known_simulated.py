@@ -261,6 +261,8 @@ def simulate_walks(
         return np.stack(replications).transpose(2, 0, 1)
 
     units = int(max(2, MOST_ROWS // (2 * p * REPLICATIONS)) * max(1.0, n_walks / MANY_WALKS))
+    if game.imputer.simulated_rows is not None:
+        units = max(2, int(game.imputer.simulated_rows * n_walks) // REPLICATIONS)
     return [Simulated(values) for values in replicate(simulate, units, tolerances)]
 
 

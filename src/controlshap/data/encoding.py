@@ -199,3 +199,13 @@ def refuse_many_levels(encoding: Encoding) -> None:
                 "Gaussian score for each level, and at most 32 of them. Merge rare levels, or use "
                 "features='independent'."
             )
+
+
+def refuse_categories(encoding: Encoding) -> None:
+    """Raise if a column holds categories, where a value function knows numbers alone."""
+    for column in encoding.columns:
+        if isinstance(column, Category):
+            raise InvalidArgumentError(
+                f"`background`: the column {column.name!r} holds categories, and this value function takes numbers. "
+                "Code them as numbers and decode them in the model, or use features='correlated' or 'independent'."
+            )

@@ -194,6 +194,9 @@ def choose_controls(
     if estimator.exact_per_draw:
         reasons["control"] = "nothing is left to sampling of coalitions"
         return (), None
+    if problem.imputer.simulated_rows == 0:
+        reasons["control"] = "known values would take draws, and known_draws=0"
+        return (), None
     if not np.isfinite(problem.background).all():
         reasons["control"] = "the background has missing values"
         return (), None

@@ -132,6 +132,8 @@ def make_plan(problem: Problem, stopping: Stopping) -> Plan:
     budget, early, reasons = stopping.design_budget, stopping.early, dict[str, str]()
     estimator = choose_estimator(problem, budget, reasons, early=early)
     plan = _assemble(problem, budget, estimator, reasons, early=early)
+    price = problem.imputer.describe_price(budget)
+    plan = replace(plan, notes=(price,)) if price else plan
     needed = exact_budget(problem, budget)
     if needed is None or plan.is_exact or early or needed > NEARLY_EXACT_FACTOR * budget:
         return plan

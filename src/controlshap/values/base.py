@@ -46,6 +46,9 @@ class Imputer(ABC):
     #: How the Shapley values of a fitted function are known without model evaluations: in closed form for each draw,
     #: from weighted sums of columns that are normal given a coalition, or simulated from the rows of this class.
     known_values: Literal["of draws", "of normal scores", "simulated"] = "simulated"
+    #: Rows that simulating known values makes for each evaluation of the model, where rows are dear; 0 for no fitted
+    #: functions at all, None where rows cost next to nothing.
+    simulated_rows: float | None = None
 
     @property
     def has_normal_inputs(self) -> bool:
@@ -102,6 +105,10 @@ class Imputer(ABC):
     def check(self, rows: FloatArray, feature_names: tuple[str, ...]) -> None:  # noqa: B027 (most accept every row)
         """Refuse explained rows that this value function cannot hold."""
 
+    def describe_price(self, n_evaluations: int) -> str:  # noqa: ARG002
+        """What the rows of so many evaluations cost beside the model, where that is worth a line; else nothing."""
+        return ""
+
     def workspace(self, *, walk: bool) -> int:  # noqa: ARG002
         """Doubles needed beside the rows themselves, for each walk or each coalition."""
         return 0
@@ -114,6 +121,8 @@ class ValueFunction(ABC):
     mixes_columns: bool = False
     #: Whether the background may hold NaN.
     handles_missing: bool = False
+    #: Whether columns may be categories, which are blocks of scores then.
+    takes_categories: bool = True
 
     @property
     def draws_background(self) -> bool:
