@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Players shown before "all players", and places of the ranking.
 N_BARS, N_PLACES = 20, 10
+#: Pairs of players shown for all rows.
+N_PAIRS = 10
 #: Fewest rows whose gains are drawn as a distribution, and most of its bars.
 FEWEST_GAINS, MOST_BINS = 10, 9
 
@@ -100,6 +102,34 @@ def importance(explanation: Explanation, summary: Summary, level: float) -> Char
             )
         )
     return Chart(tuple(bars), _ticks(low, high))
+
+
+def interactions(explanation: Explanation, level: float) -> Chart:
+    """The largest pairs over the rows: root mean square index without the noise's share, and rows certain of its sign.
+
+    Pairs that noise alone explains are left out.
+
+    `mean(index^2 - standard_error^2)` is an unbiased estimate of the mean square of the true indices.
+    """
+    found, (first, second) = explanation.interactions, np.triu_indices(len(explanation.feature_names), 1)
+    index, errors = (array[:, first, second] for array in (found.index, found.standard_errors))
+    ranking = found.ranking(level)
+    certain = np.zeros(index.shape, dtype=bool)
+    np.put_along_axis(certain, ranking.order, ranking.signs, axis=1)
+    sizes = np.sqrt(np.maximum((index**2 - errors**2).mean(axis=0), 0.0))
+    order = np.argsort(-sizes, kind="stable")[:N_PAIRS]
+    largest = float(sizes.max())
+    names = explanation.feature_names
+    bars = tuple(
+        Bar(
+            f"{names[first[pair]]} × {names[second[pair]]}",
+            f"{format_number(float(sizes[pair]), 2)}, {format_share(int(certain[:, pair].sum()), len(index))}",
+            _percent(float(sizes[pair]), 0.0, largest),
+        )
+        for pair in order
+        if sizes[pair] > 0
+    )
+    return Chart(bars, _ticks(0.0, largest))
 
 
 def certified(ranking: Ranking) -> Chart:

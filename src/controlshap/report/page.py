@@ -19,7 +19,19 @@ if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
 
 #: The script's parts, in the order in which they build on each other.
-_SCRIPTS = ("numbers.js", "data.js", "tooltip.js", "chart.js", "ranking.js", "chooser.js", "main.js")
+_SCRIPTS = (
+    "numbers.js", "data.js", "tooltip.js", "chart.js", "ranking.js", "chooser.js", "dots.js", "swarm.js", "feature.js",
+    "pairs.js", "main.js",
+)  # fmt: skip
+
+
+#: Most rows drawn as dots, as in dots.js.
+MOST_DOTS = 2_000
+
+
+def _n_drawn(n_rows: int) -> int:
+    """Rows that are drawn as dots: all, or evenly spaced ones."""
+    return -(-n_rows // -(-n_rows // MOST_DOTS))
 
 
 def _asset(name: str) -> str:
@@ -79,7 +91,8 @@ def _output(explanation: Explanation, name: str, level: float, markup: Any) -> d
         "bias": format_number(float(summary.bias_bound.max()), 2),
         "exact": not explanation.standard_errors.any(),
         # safe: escaped for a script element by `payload.as_json`
-        "block": markup(output_block(explanation, ranking)),
+        "block": markup(output_block(explanation, ranking, summary.order)),
+        "pairs": charts.interactions(explanation, level) if explanation.interaction_indices is not None else None,
     }
 
 
@@ -103,9 +116,13 @@ def render(explanation: Explanation, title: str, level: float) -> str:
         n_rows=len(explanation),
         n_players=explanation.values.shape[1],
         n_bars=charts.N_BARS,
+        n_drawn=_n_drawn(len(explanation)),
         facts=_facts(explanation),
         sentences=[sentences.about_run(explanation, len(names)), sentences.about_errors(explanation)],
         question=sentences.about_question(explanation),
+        subtitle=sentences.subtitle(explanation),
+        trust=sentences.about_trust(explanation),
+        check=sentences.about_check(explanation),
         control=sentences.about_control(explanation),
         controlled=len(gains) > 0,
         gains=charts.gains(gains),

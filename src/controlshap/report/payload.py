@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap._types import FloatArray
+from controlshap._types import FloatArray, IntArray
 from controlshap.data.columns import is_missing, is_number
 from controlshap.results.ranking import Ranking
 from controlshap.results.wording import round_by_errors, round_digits
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 #: Inside a script element nothing but its end tag is read; these never appear in the block at all.
 _ESCAPES = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+
+#: Interactions of a row.
+MOST_PAIRS = 12
 
 
 def as_json(value: Any) -> str:
@@ -81,7 +84,26 @@ def _critical(dof: FloatArray, level: float) -> list[Any]:
     return [row[0] if alike else row for row, alike in zip(critical.tolist(), same.tolist(), strict=True)]
 
 
-def output_block(explanation: Explanation, ranking: Ranking) -> str:
+def _pairs(explanation: Explanation, level: float) -> list[list[list[Any]]]:
+    """The largest interactions of each row: two players, index, half a simultaneous interval."""
+    interactions = explanation.interactions
+    order = interactions.ranking(level).order[:, :MOST_PAIRS]
+    first, second = np.triu_indices(len(explanation.feature_names), 1)
+    index = interactions.index[:, first, second]
+    reach = interactions.confidence_interval(level, simultaneous=True)[1][:, first, second] - index
+    return [
+        [
+            [int(first[pair]), int(second[pair]), float(value), float(half)]
+            for pair, value, half in zip(
+                pairs, round_by_errors(index[row, pairs], reach[row, pairs]), round_digits(reach[row, pairs], 3),
+                strict=True,
+            )
+        ]
+        for row, pairs in enumerate(order)
+    ]  # fmt: skip
+
+
+def output_block(explanation: Explanation, ranking: Ranking, importance: IntArray) -> str:
     """Values of one output, row by row."""
     values, errors = explanation.values, explanation.standard_errors
     plain, plain_errors = explanation.uncontrolled_values, explanation.uncontrolled_standard_errors
@@ -95,6 +117,8 @@ def output_block(explanation: Explanation, ranking: Ranking) -> str:
         "errors": round_digits(errors, 3).tolist() if errors.any() else None,
         "critical": _critical(explanation.degrees_of_freedom, ranking.level),
         "order": ranking.order.tolist(),
+        "importance": importance.tolist(),
+        "swaps": np.round(ranking.swap_probability, 2).tolist(),
         "cuts": ["".join("1" if cut else "0" for cut in row) for row in ranking.separated.tolist()],
     }
     if not (np.array_equal(values, plain) and np.array_equal(errors, plain_errors)):
@@ -103,4 +127,6 @@ def output_block(explanation: Explanation, ranking: Ranking) -> str:
             "plainErrors": round_digits(plain_errors, 3).tolist(),
             "reductions": np.round(explanation.variance_reduction, 3).tolist(),
         }
+    if explanation.interaction_indices is not None:
+        block["pairs"] = _pairs(explanation, ranking.level)
     return as_json(block)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from controlshap._errors import ControlShapError
 from controlshap._types import BoolArray, FloatArray
 from controlshap.results.ranking import Ranking
 from controlshap.results.summary import Summary, importance_interval
@@ -32,27 +33,90 @@ N_NAMED = 3
 
 def about_question(explanation: Explanation) -> str:
     """What is explained, of which model, and what it means that a feature is absent."""
-    settings, labels = explanation.settings, explanation.output_labels
-    shown = join_words([shorten_in_sentence(label) for label in labels[:N_NAMED]])
-    more = f" and {len(labels) - N_NAMED} more outputs" if len(labels) > N_NAMED else ""
+    settings = explanation.settings
     of_model = f" of the model {shorten_in_sentence(settings['model'])}" if settings.get("model") else ""
-    text = f"Explained is the {shown}{more}{of_model}."
+    text = f"This report explains the {_outputs(explanation)}{of_model}."
     rows = settings.get("n_background")
     background = f"the {rows:,} rows of the background" if rows else "the background"
-    absent = {
-        "independent": f"Absent features take their values from {background}, whatever the present ones are "
-        "(independent features; interventional, or marginal, Shapley values).",
-        "correlated": f"Absent features follow their distribution given the present ones, a Gaussian fitted to "
-        f"{background} (correlated features; conditional Shapley values).",
-    }
-    return f"{text} {absent.get(str(settings.get('features')), '')}".rstrip()
+    features = str(settings.get("features"))
+    if features in _ABSENT:
+        return f"{text} {_ABSENT[features].format(background=background)}"
+    asked = shorten_in_sentence(features)
+    return f"{text} What an absent feature means is set by features={asked}, from {background}."
+
+
+#: What an absent feature means, for each short name of a value function.
+_ABSENT = {
+    "independent": "Absent features take their values from {background}, whatever the present ones are "
+    "(independent features; interventional, or marginal, Shapley values).",
+    "correlated": "Absent features follow their distribution given the present ones, a Gaussian fitted to "
+    "{background} (correlated features; conditional Shapley values).",
+    "copula": "Absent features follow their distribution given the present ones, a Gaussian copula with the margins of "
+    "{background} (correlated features; conditional Shapley values).",
+    "empirical": "Absent features take their values from those of {background} that are near in the present features "
+    "(correlated features; conditional Shapley values).",
+}
+
+
+def _outputs(explanation: Explanation) -> str:
+    labels = explanation.output_labels
+    more = f" and {len(labels) - N_NAMED} more outputs" if len(labels) > N_NAMED else ""
+    return join_words([shorten_in_sentence(label) for label in labels[:N_NAMED]]) + more
+
+
+def subtitle(explanation: Explanation) -> str:
+    """Output, model and meaning of absent in one line below the title."""
+    settings = explanation.settings
+    text = _outputs(explanation)
+    parts = [text[:1].upper() + text[1:]]
+    parts += [shorten_in_sentence(settings["model"])] if settings.get("model") else []
+    features = str(settings.get("features", ""))
+    parts += [f"{features} features" if features in _ABSENT else f"features={shorten_in_sentence(features)}"]
+    return " · ".join(parts)
+
+
+def about_trust(explanation: Explanation) -> list[str]:
+    """What the errors of this result rest on, and what they do not cover."""
+    errors = explanation.standard_errors
+    if not errors.any():
+        return []
+    sampled = errors > 0
+    weak = int((sampled & ~explanation.reliable).sum())
+    n = int(sampled.sum())
+    lines = [
+        f"{count_noun(weak, 'value')} of {n:,} {'rests' if weak == 1 else 'rest'} on so few units that the error "
+        "itself is uncertain; raise `budget` before relying on them."
+        if weak
+        else f"All {n:,} sampled values have enough units behind their errors.",
+        "An error covers the sampling of coalitions and background rows in this run. It does not cover the choice of "
+        "the background, the model's own fit, or an event rarer than about one unit in the run.",
+    ]
+    background = explanation.background_standard_errors
+    if background is not None and background.any():
+        largest = format_number(float(np.max(background)), 2)
+        lines.append(
+            f"With another background of the same size the values would change as well: that standard error is at most "
+            f"{largest} (`confidence_interval(background=True)` adds it)."
+        )
+    return lines
+
+
+def about_check(explanation: Explanation) -> str:
+    """What the self-check of the errors says, where the result has one."""
+    check = getattr(explanation, "check", None)
+    if check is None or not explanation.standard_errors.any():
+        return ""
+    try:
+        return str(check())
+    except ControlShapError as reason:
+        return f"The self-check of the errors was not possible: {reason}"
 
 
 def about_run(explanation: Explanation, n_outputs: int) -> str:
     """How many rows, players and evaluations, and how the rows ended."""
     n, p = explanation.values.shape[:2]
     spent = explanation.n_evaluations
-    parts = f"The report explains {'the prediction' if n == 1 else 'the predictions'} of {count_noun(n, 'row')}"
+    parts = f"It covers {'the prediction' if n == 1 else 'the predictions'} of {count_noun(n, 'row')}"
     parts += f", for {count_noun(n_outputs, 'output')} each" if n_outputs > 1 else ""
     grouped = any(len(columns) > 1 for columns in explanation.player_columns)
     what = "features or groups of features" if grouped else "features"

@@ -20,26 +20,41 @@ function ticksOf(low, high) {
 }
 
 // What the axis spans: intervals with control, and those without as far as they do not dwarf them.
-function domainOf(all, withPlain) {
-  let low = Math.min(0, ...all.map((one) => one.low));
-  let high = Math.max(0, ...all.map((one) => one.high));
+function domainOf(all, withPlain, ends) {
+  let low = Math.min(...ends, ...all.map((one) => one.from + Math.min(0, one.low)));
+  let high = Math.max(...ends, ...all.map((one) => one.from + Math.max(0, one.high)));
   if (withPlain) {
     const room = 0.35 * (high - low);
-    low = Math.max(low - room, Math.min(low, ...all.map((one) => one.plainValue - one.plainReach)));
-    high = Math.min(high + room, Math.max(high, ...all.map((one) => one.plainValue + one.plainReach)));
+    low = Math.max(low - room, Math.min(low, ...all.map((one) => one.from + one.plainValue - one.plainReach)));
+    high = Math.min(high + room, Math.max(high, ...all.map((one) => one.from + one.plainValue + one.plainReach)));
   }
-  return high > low ? [low, high] : [-1, 1];
+  return high > low ? [low, high] : [low - 1, high + 1];
 }
 
-function bar(one, place, ticks, withPlain) {
+// Where each bar begins: at 0, or as a waterfall where the one above it ends.
+function placeBars(found, output, row, view) {
+  if (view.shape === 'bars') return found.forEach((one) => (one.from = 0));
+  let total = block(output).bases[row];
+  for (const one of found) {
+    one.from = total;
+    total += one.value;
+  }
+}
+
+function bar(one, place, ticks, withPlain, ends) {
   const svg = drawn('svg', { 'aria-hidden': 'true', width: '100%', height: 24 });
-  const at = (value) => place(value) + '%';
+  const at = (value) => place(one.from + value) + '%';
   const line = (className, from, to, top, bottom) =>
     svg.append(drawn('line', { class: className, x1: at(from), x2: at(to), y1: top, y2: bottom }));
-  for (const tick of ticks) line(tick === 0 ? 'grid zero' : 'grid', tick, tick, -40, 64);
+  for (const tick of ticks) line(tick === 0 ? 'grid zero' : 'grid', tick - one.from, tick - one.from, -40, 64);
+  if (ends.length > 1) {
+    for (const end of ends) line('end', end - one.from, end - one.from, -40, 64);
+    line('step', 0, 0, -40, 9);
+    line('step', one.value, one.value, 9, 64);
+  }
   const left = Math.min(0, one.value);
-  const width = place(Math.max(0, one.value)) - place(left);
-  const kind = one.value < 0 ? 'negative' : 'positive';
+  const width = place(one.from + Math.max(0, one.value)) - place(one.from + left);
+  const kind = (one.value < 0 ? 'negative' : 'positive') + (one.unsure ? ' unsure' : '');
   svg.append(drawn('rect', { class: kind, x: at(left), y: 3, width: width + '%', height: 12 }));
   if (one.error > 0) {
     line('whisker', one.low, one.high, 9, 9);
@@ -53,17 +68,32 @@ function bar(one, place, ticks, withPlain) {
   return svg;
 }
 
-function drawAxis(ticks, place) {
+function drawAxis(ticks, place, ends) {
   const axis = document.getElementById('axis');
   axis.replaceChildren();
+  axis.setAttribute('height', ends.length > 1 ? 34 : 16);
+  if (ends.length > 1) {
+    // the two words stand away from each other, and inside the chart
+    const [base, prediction] = ends.map(place);
+    const sides = base <= prediction ? ['end', 'start'] : ['start', 'end'];
+    if (base < 25) sides[0] = 'start';
+    if (base > 75) sides[0] = 'end';
+    if (prediction < 25) sides[1] = 'start';
+    if (prediction > 75) sides[1] = 'end';
+    axis.append(drawn('text', { x: base + '%', y: 11, class: sides[0] }, 'base value'));
+    // one above the other where they would touch: the second is drawn at the ticks' other side
+    if (Math.abs(base - prediction) > 45 || sides[0] !== sides[1]) {
+      axis.append(drawn('text', { x: prediction + '%', y: 11, class: sides[1] }, 'prediction'));
+    }
+  }
   for (const tick of ticks) {
     const where = place(tick);
     const anchor = where < 4 ? 'start' : where > 96 ? 'end' : 'middle';
-    axis.append(drawn('text', { x: where + '%', y: 12, class: anchor }, number(tick, 6)));
+    axis.append(drawn('text', { x: where + '%', y: ends.length > 1 ? 29 : 12, class: anchor }, number(tick, 6)));
   }
 }
 
-function playerRow(one, row, place, ticks, withPlain) {
+function playerRow(one, row, place, ticks, withPlain, ends) {
   const line = element('tr');
   line.tabIndex = -1;
   line.setAttribute('aria-describedby', 'tooltip');
@@ -71,7 +101,7 @@ function playerRow(one, row, place, ticks, withPlain) {
   head.scope = 'row';
   head.append(element('span', 'name', one.name), element('span', 'shows', '= ' + shown(one.player, row)));
   const plot = element('td', 'plot');
-  plot.append(bar(one, place, ticks, withPlain));
+  plot.append(bar(one, place, ticks, withPlain, ends));
   const numbers = element('td', 'number');
   const [value, error] = signed(one.value, one.reach).split(PLUS_MINUS);
   numbers.append(element('span', 'value', value));
@@ -109,25 +139,33 @@ function drawPlayers(output, row, view) {
   const controlled = all.some((one) => one.controlled && one.plainError > 0);
   document.getElementById('plain-label').hidden = !controlled;
   const withPlain = controlled && view.plain;
-  const [low, high] = domainOf(all, withPlain);
+  // in the order of the certified ranking first, which also settles ties
+  const places = new Map(block(output).order[row].map((player, index) => [player, index]));
+  all.sort((a, b) => places.get(a.player) - places.get(b.player)).sort(comparers[view.sort]);
+  placeBars(all, output, row, view);
+  const ends = view.shape === 'bars' ? [0] : [block(output).bases[row], block(output).predictions[row]];
+  const [low, high] = domainOf(all, withPlain, ends);
   const place = (value) => Math.round(1e4 * Math.min(1, Math.max(0, (value - low) / (high - low)))) / 100;
   const ticks = ticksOf(low, high);
-  drawAxis(ticks, place);
+  drawAxis(ticks, place, ends);
   const wanted = view.filter.trim().toLowerCase();
   const found = all.filter((one) => one.name.toLowerCase().includes(wanted));
-  // in the order of the certified ranking first, which also settles ties
-  const order = block(output).order[row];
-  const places = new Map(order.map((player, index) => [player, index]));
-  found.sort((a, b) => places.get(a.player) - places.get(b.player)).sort(comparers[view.sort]);
   const drawnNow = view.all ? found : found.slice(0, MOST_PLAYERS);
-  body.replaceChildren(...drawnNow.map((one) => playerRow(one, row, place, ticks, withPlain)));
+  body.replaceChildren(...drawnNow.map((one) => playerRow(one, row, place, ticks, withPlain, ends)));
   if (body.rows.length) body.rows[0].tabIndex = 0;
   document.getElementById('nothing').hidden = found.length > 0;
   const more = document.getElementById('more');
   more.hidden = drawnNow.length === found.length;
   more.textContent = 'Show all ' + count(found.length, 'player');
-  const sampled = all.some((one) => one.error > 0);
-  const interval = 'Thin lines are ' + number(100 * common.level) + ' % intervals, of which \u00b1 is half';
-  const below = withPlain ? '; below each bar, in grey, what the same evaluations give without control' : '';
-  document.getElementById('players-caption').textContent = sampled ? interval + below + '.' : '';
+  document.getElementById('players-caption').textContent = captionOf(all, withPlain, view);
+}
+
+function captionOf(all, withPlain, view) {
+  const level = number(100 * common.level) + ' %';
+  const texts = [];
+  if (view.shape !== 'bars') texts.push('Each bar starts where the one above it ends: from the base value to the prediction');
+  if (all.some((one) => one.error > 0)) texts.push('Thin lines are ' + level + ' intervals, of which \u00b1 is half');
+  if (all.some((one) => one.unsure)) texts.push('Pale bars may have the other sign');
+  if (withPlain) texts.push('Below each bar, in grey: what the same evaluations give without control');
+  return texts.length ? texts.join('. ') + '.' : '';
 }

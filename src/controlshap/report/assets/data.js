@@ -30,14 +30,17 @@ function entry(output, row, player) {
   const critical = found.critical[row];
   const times = Array.isArray(critical) ? critical[player] : critical;
   const plainError = found.plainErrors ? found.plainErrors[row][player] : error;
+  const reach = times * error;
   return {
     player,
     name: players[player],
     value,
     error,
-    reach: times * error,
-    low: value - times * error,
-    high: value + times * error,
+    reach,
+    low: value - reach,
+    high: value + reach,
+    // an error of 0 says nothing until every background row was used
+    unsure: error > 0 ? Math.abs(value) <= reach : value !== 0 && !common.complete[row],
     controlled: Boolean(found.plainValues) && decoded(common.controls, row) !== '',
     plainValue: found.plainValues ? found.plainValues[row][player] : value,
     plainError,

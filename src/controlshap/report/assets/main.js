@@ -1,5 +1,5 @@
 // What is chosen, and what follows from it.
-const state = { row: 0, output: 0, view: { sort: 'magnitude', filter: '', plain: true, all: false } };
+const state = { row: 0, output: 0, view: { sort: 'magnitude', filter: '', shape: 'waterfall', plain: true, all: false } };
 const get = (id) => document.getElementById(id);
 const on = (id, event, action) => {
   const found = get(id);
@@ -39,6 +39,8 @@ function drawRow() {
   get('row-facts').textContent = facts.filter(Boolean).join(' \u00b7 ');
   drawPlayers(output, row, state.view);
   drawRanking(output, row);
+  drawPairs(output, row);
+  markRow(row);
 }
 
 // The address follows a moment later: a key held down would change it more often than browsers allow.
@@ -82,6 +84,19 @@ function chooseOutput(output) {
   state.output = output;
   for (const part of document.querySelectorAll('.of-output')) part.hidden = Number(part.dataset.output) !== output;
   if (get('output')) get('output').value = output;
+  drawSwarm(output);
+  fillFeatures(output);
+  drawFeature(output);
+}
+
+// From a dot to its row.
+function openRow(row) {
+  if (!wantedRows.includes(row)) {
+    get('row-filter').value = '';
+    listRows();
+  }
+  chooseRow(row);
+  get('rows').scrollIntoView();
 }
 
 // #row=17 and #row=17&output=1
@@ -143,6 +158,10 @@ on('player-sort', 'change', (event) => {
   state.view.sort = event.target.value;
   drawRow();
 });
+on('player-shape', 'change', (event) => {
+  state.view.shape = event.target.value;
+  drawRow();
+});
 on('player-filter', 'input', (event) => {
   state.view.filter = event.target.value;
   drawRow();
@@ -151,6 +170,7 @@ on('plain', 'change', (event) => {
   state.view.plain = event.target.checked;
   drawRow();
 });
+on('feature', 'change', () => drawFeature(state.output));
 on('more', 'click', () => {
   state.view.all = true;
   drawRow();
@@ -166,6 +186,7 @@ window.addEventListener('resize', () => drawList(state.output, state.row));
 document.documentElement.classList.add('scripted');
 document.querySelector('label.output')?.removeAttribute('hidden');
 get('explorer').hidden = false;
+get('features')?.removeAttribute('hidden');
 chooseOutput(0);
 listRows();
 if (!list) chooseRow(0, 'start');

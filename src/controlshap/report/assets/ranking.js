@@ -10,6 +10,10 @@ function groupsOf(output, row) {
   return groups;
 }
 
+function chance(share) {
+  return '\u21c4\u00a0' + (share < 0.01 ? '<1' : String(Math.round(100 * share))) + '\u00a0%';
+}
+
 function drawRanking(output, row) {
   const list = document.getElementById('row-ranking');
   if (!list) return;
@@ -24,6 +28,8 @@ function drawRanking(output, row) {
     text.textContent =
       'By magnitude, each group is certified to stand above the next at ' + level + '; within a group the order is open.';
   }
+  const swaps = block(output).swaps[row];
+  document.getElementById('swap-caption').hidden = groups.every((group) => group.length === 1);
   let before = 0;
   list.replaceChildren(
     ...groups.map((group) => {
@@ -31,7 +37,10 @@ function drawRanking(output, row) {
       const places = group.length === 1 ? String(before + 1) : before + 1 + '\u2013' + (before + group.length);
       item.append(element('span', 'place', places));
       const names = element('span', 'names');
-      for (const player of group) names.append(element('span', 'chip', players[player]));
+      group.forEach((player, place) => {
+        names.append(element('span', 'chip', players[player]));
+        if (place < group.length - 1) names.append(element('span', 'swap', chance(swaps[before + place])));
+      });
       item.append(names);
       before += group.length;
       return item;
