@@ -44,7 +44,7 @@ from controlshap.results.ranking import Ranking
 from controlshap.results.summary import Summary
 from controlshap.shap_compat.explainer import KernelExplainer
 from controlshap.storage.explanations import load
-from controlshap.values import Empirical, GaussianConditional, Imputer, Marginal, Sampler, ValueFunction
+from controlshap.values import Empirical, GaussianConditional, Imputer, Marginal, Mixture, Sampler, ValueFunction
 from controlshap.variances import Analytic, Bootstrap, Grouped, LeastSquares, Variance
 
 __all__ = [
@@ -78,6 +78,7 @@ __all__ = [
     "LogisticRidge",
     "Marginal",
     "MissingExtraError",
+    "Mixture",
     "ModelOutputError",
     "NoClosedFormError",
     "NoisyModelWarning",

@@ -36,6 +36,7 @@ class Purpose(IntEnum):
     KNOWN_VALUES = 8
     SURROGATE = 9
     INTERACTIONS = 10
+    MIXTURE = 11
 
 
 def resolve_entropy(rng: RngLike) -> int:

@@ -17,13 +17,14 @@ from controlshap.controls import (
     WideNetwork,
 )
 from controlshap.estimators import Estimator, Kernel, PerFeature, Permutation
-from controlshap.values import Empirical, GaussianConditional, Marginal, ValueFunction
+from controlshap.values import Empirical, GaussianConditional, Marginal, Mixture, ValueFunction
 from controlshap.variances import Analytic, Bootstrap, Grouped, LeastSquares, Variance
 
 VALUE_FUNCTIONS = {
     "independent": Marginal(),
     "correlated": GaussianConditional(),
     "copula": GaussianConditional(margins="empirical"),
+    "mixture": Mixture(),
     "empirical": Empirical(),
 }
 ESTIMATORS = {"permutation": Permutation(), "kernel": Kernel(), "per_feature": PerFeature()}

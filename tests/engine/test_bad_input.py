@@ -62,6 +62,7 @@ MAKING = {
         r"`background` holds NaN.*\['x1'\].*Impute.*features='independent'",
     ),
     "one row, empirical": ({"background": ROW, "features": "empirical"}, r"`background` has one row.*several rows"),
+    "one row, mixture": ({"background": ROW, "features": "mixture"}, r"`background` has 1 rows.*at least 2"),
     "features unknown": (
         {"features": "linear"},
         r"`features` must be one of 'independent', 'correlated', 'copula'.*got 'linear'",
@@ -211,6 +212,9 @@ STRATEGIES = {
     ),
     "draws from nowhere": (lambda: cs.GaussianConditional(draws="data"), r"`draws` must be 'gaussian' or.*got 'data'"),
     "binary unknown": (lambda: cs.GaussianConditional(binary="cut"), r"`binary` must be 'linear' or.*got 'cut'"),
+    "components of 0": (lambda: cs.Mixture(0), r"`n_components` must be a whole number of at least 1.*got 0"),
+    "components in words": (lambda: cs.Mixture("many"), r"`n_components` must be.*or 'auto'; got 'many'"),
+    "mixture of no eigenvalue": (lambda: cs.Mixture(2, 0.0), r"`min_eigenvalue` must lie between 0 and 1; got 0\.0"),
     "bandwidth of 0": (lambda: cs.Empirical(bandwidth=0.0), r"`bandwidth` must be a number above 0; got 0\.0.*0\.1"),
     "bandwidth in words": (lambda: cs.Empirical(bandwidth="wide"), r"`bandwidth` must be a number above 0; got 'wide'"),
     "eigenvalue of distances": (

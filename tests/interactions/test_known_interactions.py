@@ -18,7 +18,7 @@ from sklearn.svm import SVR
 from controlshap.data.players import resolve_players
 from controlshap.functions import recognise
 from controlshap.functions.base import KnownFunction, Sum
-from controlshap.functions.composed import Mixture
+from controlshap.functions.composed import Blend
 from controlshap.functions.logistic import logistic_interactions
 from controlshap.functions.network import Network
 from controlshap.functions.polynomial import Quadratic
@@ -52,7 +52,7 @@ def make_functions():
         "behind a scaler": recognise(scaled),
         "average": recognise(VotingRegressor([("svr", SVR()), ("forest", forest)]).fit(X, y)),
     }
-    functions["mixture"] = Mixture(functions["classes"], np.array([1.0, -2.0, 0.5]), 3.0)
+    functions["blend"] = Blend(functions["classes"], np.array([1.0, -2.0, 0.5]), 3.0)
     functions["sum"] = Sum(functions["network"], functions["forest"])
     return functions, X
 

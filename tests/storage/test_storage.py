@@ -184,6 +184,7 @@ SETTINGS = {
     },
     "copula": {"features": "copula"},
     "nearness": {"features": cs.Empirical(bandwidth=0.4)},
+    "mixture": {"features": cs.Mixture(n_components=2)},
     "copula of rows": {"features": cs.GaussianConditional(margins="empirical", draws="background")},
     "groups": {"groups": {"job": [0], "pair": [1, 3]}, "estimator": "per_feature"},
 }

@@ -14,7 +14,7 @@ from controlshap.controls.fits.rows import FoldedRows
 from controlshap.controls.learners import LogisticRidge, RidgeNetwork, Trees, WideNetwork
 from controlshap.data.players import Players
 from controlshap.functions.base import KnownFunction
-from controlshap.functions.composed import Mixture
+from controlshap.functions.composed import Blend
 from controlshap.values.base import Imputer
 
 
@@ -75,7 +75,7 @@ def calibrate_margin(margin: KnownFunction, rows: FloatArray, outputs: FloatArra
     """
     scores = margin.predict(rows).reshape(len(rows), -1)
     lines = np.linalg.lstsq(np.column_stack([np.ones(len(rows)), scores]), outputs, rcond=None)[0]
-    return Margin(tuple(Mixture(margin, line[1:], float(line[0])) for line in lines.T))
+    return Margin(tuple(Blend(margin, line[1:], float(line[0])) for line in lines.T))
 
 
 def fit_shared(rows: FloatArray, outputs: FloatArray, learner: Control) -> SharedSurrogate:

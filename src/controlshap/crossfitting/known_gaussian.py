@@ -28,8 +28,8 @@ from controlshap.estimators.enumeration import chains, n_chains, shapley_values
 from controlshap.estimators.permutation import sample_permutations, walk_contributions
 from controlshap.functions.base import KnownFunction
 from controlshap.sampling.game import FunctionGame
-from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.linear_scores import coalition_scores, draw_scores, walk_scores
+from controlshap.values.normal_parts import NormalParts
 
 #: Doubles of factors that simulating permutations may form, all together: bounds the time.
 WORK = 8e7
@@ -43,7 +43,7 @@ FOLLOWED = 10
 MOST_COALITIONS, COALITION_DOUBLES = 2**15, 2**20
 
 
-def has_conditional_mean(function: KnownFunction, imputer: GaussianImputer) -> bool:
+def has_conditional_mean(function: KnownFunction, imputer: NormalParts) -> bool:
     """Whether the draw can be integrated out."""
     return function.takes_scores and imputer.finite_draws is None
 
@@ -57,7 +57,7 @@ class GaussianControls(SimulatedControls):
         fitted: FittedFunctions, rng: np.random.Generator, tolerances: FloatArray | None, n_walks: float
     ) -> dict[int, Simulated]:
         """Networks from the same permutations, other functions from the same walks."""
-        imputer = cast("GaussianImputer", fitted.imputer)
+        imputer = cast("NormalParts", fitted.imputer)
         placed = [one for one in fitted.distinct if has_conditional_mean(one[0], imputer)]
         networks = [function for function, _, _ in placed]
         others = [function for function, _, _ in fitted.distinct if not has_conditional_mean(function, imputer)]
@@ -93,7 +93,7 @@ class GaussianControls(SimulatedControls):
 
     def _error_in(self, function: KnownFunction) -> int:
         """In the second control where the draw is integrated out."""
-        return int(has_conditional_mean(function, cast("GaussianImputer", self.fitted.imputer)))
+        return int(has_conditional_mean(function, cast("NormalParts", self.fitted.imputer)))
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,9 @@ class ConditionedGame:
     drawn: FunctionGame
 
     @property
-    def imputer(self) -> GaussianImputer:
+    def imputer(self) -> NormalParts:
         """The value function."""
-        return cast("GaussianImputer", self.drawn.imputer)
+        return cast("NormalParts", self.drawn.imputer)
 
     @cached_property
     def integrated(self) -> BoolArray:
@@ -132,7 +132,8 @@ class ConditionedGame:
     @cached_property
     def takes_scores(self) -> bool:
         """Whether all functions are networks of so few units that their scores cost less than rows."""
-        return bool(self.integrated.all()) and len(_weights(self._networks)) <= len(self.drawn.x)
+        alone = len(self.imputer.parts) == 1
+        return alone and bool(self.integrated.all()) and len(_weights(self._networks)) <= len(self.drawn.x)
 
     def evaluate(self, rows: FloatArray) -> FloatArray:
         """The functions on rows, twice."""
@@ -157,7 +158,8 @@ class ConditionedGame:
         """Values `(u, players + 1, outputs, 2 functions)`, from scores alone where these cost less than rows."""
         shape = self.integrated.shape
         if self.takes_scores:
-            parts = draw_walks(self.imputer, self.drawn.x, permutations, draws, self._networks)
+            own = draws[..., : len(self.drawn.x)]  # draws may have further columns
+            parts = draw_walks(self.imputer, self.drawn.x, permutations, own, self._networks)
             return np.concatenate([part.reshape(*part.shape[:2], *shape) for part in parts], axis=-1)
         values = self.drawn.walk_values(permutations, draws, np.ascontiguousarray(at_draws[..., : shape[1]]))
         means = np.zeros_like(values)
@@ -171,29 +173,41 @@ class ConditionedGame:
 
 
 def mean_walks(
-    imputer: GaussianImputer, x: FloatArray, permutations: IntArray, networks: list[KnownFunction]
+    imputer: NormalParts, x: FloatArray, permutations: IntArray, networks: list[KnownFunction]
 ) -> FloatArray:
     """Conditional means `(u, players + 1, networks)` along walks."""
-    return _smoothed(networks, *walk_scores(imputer, x, permutations, _weights(networks)))
+    weights, shares = _weights(networks), imputer.walk_weights(x, permutations)
+    means = [_smoothed(networks, *walk_scores(part, x, permutations, weights)) for part in imputer.parts]
+    return _weighted(means, shares)
 
 
 def draw_walks(
-    imputer: GaussianImputer, x: FloatArray, permutations: IntArray, draws: FloatArray, networks: list[KnownFunction]
+    imputer: NormalParts, x: FloatArray, permutations: IntArray, draws: FloatArray, networks: list[KnownFunction]
 ) -> tuple[FloatArray, FloatArray]:
     """Values `(u, players + 1, networks)` along walks, averaged over draws `(u, d, columns)`, and conditional means.
 
-    Both come from one factor, and no row is formed.
+    Both come from one factor, and no row is formed; for a distribution of one part.
     """
-    scores, means, variances = draw_scores(imputer, x, permutations, _weights(networks), draws)
+    scores, means, variances = draw_scores(imputer.parts[0], x, permutations, _weights(networks), draws)
     drawn = np.stack([network.of_scores(scores[..., own]) for network, own in _with_scores(networks)], axis=-1)
     return drawn.mean(axis=1), _smoothed(networks, means, variances)
 
 
 def mean_coalitions(
-    imputer: GaussianImputer, x: FloatArray, coalitions: BoolArray, networks: list[KnownFunction]
+    imputer: NormalParts, x: FloatArray, coalitions: BoolArray, networks: list[KnownFunction]
 ) -> FloatArray:
     """Conditional means `(u, k, networks)` given coalitions."""
-    return _smoothed(networks, *coalition_scores(imputer, x, coalitions, _weights(networks)))
+    weights, shares = _weights(networks), imputer.coalition_weights(x, coalitions)
+    means = [_smoothed(networks, *coalition_scores(part, x, coalitions, weights)) for part in imputer.parts]
+    return _weighted(means, shares)
+
+
+def _weighted(means: list[FloatArray], shares: FloatArray) -> FloatArray:
+    """Means `(..., networks)` of the parts, weighted by shares `(..., parts)`."""
+    total = shares[..., :1] * means[0]
+    for number, mean in enumerate(means[1:], start=1):
+        total = total + shares[..., number, None] * mean
+    return total
 
 
 def _weights(networks: list[KnownFunction]) -> FloatArray:
@@ -216,7 +230,7 @@ def _smoothed(networks: list[KnownFunction], means: FloatArray, variances: Float
 
 
 def simulate_networks(
-    imputer: GaussianImputer,
+    imputer: NormalParts,
     x: FloatArray,
     networks: list[KnownFunction],
     rng: np.random.Generator,
@@ -238,19 +252,19 @@ def simulate_networks(
         Paired walks that the model's evaluations would make. With many of them there are more permutations.
     """
     p, c = imputer.players.n_players, imputer.players.n_columns
-    pairs = int(np.clip(WORK // (2 * c * (c + 10 * p)), FEWEST_PAIRS, MOST_PAIRS)) // REPLICATIONS
+    pairs = int(np.clip(WORK // (2 * c * (c + 10 * p) * len(imputer.parts)), FEWEST_PAIRS, MOST_PAIRS)) // REPLICATIONS
     pairs = int(pairs * max(1.0, n_walks / MANY_WALKS))
     if 2**p <= MOST_COALITIONS and n_chains(p) <= 2 * pairs * REPLICATIONS:
         return [Simulated.exactly(values) for values in enumerate_networks(imputer, x, networks)]
     led = np.arange(len(networks)) if leaders is None else leaders
     values = replicate(lambda some: _replications(imputer, x, networks, led, some, rng), pairs, tolerances)
-    base = np.array([float(_base(imputer, network)) for network in networks])
+    base = np.array([_base(imputer, x, network) for network in networks])
     bases = np.broadcast_to(base[:, None, None], (len(base), REPLICATIONS, 1))
     return [Simulated(one) for one in np.concatenate([values, bases], axis=2)]
 
 
 def _replications(
-    imputer: GaussianImputer,
+    imputer: NormalParts,
     x: FloatArray,
     networks: list[KnownFunction],
     led: IntArray,
@@ -281,7 +295,7 @@ def _replications(
     return values
 
 
-def enumerate_networks(imputer: GaussianImputer, x: FloatArray, networks: list[KnownFunction]) -> FloatArray:
+def enumerate_networks(imputer: NormalParts, x: FloatArray, networks: list[KnownFunction]) -> FloatArray:
     """Shapley values and base value `(networks, players + 1)` from the conditional means of all coalitions."""
     permutations, own = chains(imputer.players.n_players)
     p = permutations.shape[1]
@@ -290,14 +304,13 @@ def enumerate_networks(imputer: GaussianImputer, x: FloatArray, networks: list[K
     step = max(1, COALITION_DOUBLES // ((p + 1) * len(weights)))
     for start in range(0, len(permutations), step):
         some, inside = permutations[start : start + step], own[start : start + step]
-        means, variances = walk_scores(imputer, x, some, weights)
+        means = mean_walks(imputer, x, some, networks)
         # the number of a coalition has bit j for player j, as in `all_coalitions`
         numbers = np.concatenate([np.zeros((len(some), 1), dtype=np.int64), np.cumsum(1 << some, axis=1)], axis=1)
-        table[numbers[inside]] = _smoothed(networks, means[inside], variances[inside])
+        table[numbers[inside]] = means[inside]
     return np.concatenate([shapley_values(table), table[:1]]).T
 
 
-def _base(imputer: GaussianImputer, network: KnownFunction) -> FloatArray:
-    weights = _weights([network])
-    variances = np.einsum("nc,cd,nd->n", weights, imputer.moments.covariance, weights)
-    return network.mean_of_scores(weights @ imputer.moments.mean, variances)
+def _base(imputer: NormalParts, x: FloatArray, network: KnownFunction) -> float:
+    nobody = np.zeros((1, 1, imputer.players.n_players), dtype=bool)
+    return float(mean_coalitions(imputer, x, nobody, [network])[0, 0, 0])

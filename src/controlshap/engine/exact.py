@@ -16,7 +16,7 @@ from controlshap.results.collect import RowResult
 from controlshap.statistics.analysis import Analysis
 from controlshap.statistics.background_error import variances_of_draws, variances_of_exact
 from controlshap.statistics.control_variate import Estimate, enforce_efficiency
-from controlshap.values.gaussian import GaussianImputer
+from controlshap.values.normal_parts import NormalParts
 
 #: Background rows whose own exact values show how much the mean owes to the choice of rows: their standard deviation is
 #: then known to 13 %, at about half of the time that a row of a tree ensemble takes.
@@ -48,7 +48,7 @@ def _explain_conditioned(problem: Problem, form: KnownFunction, x: FloatArray, a
     """Values of a function of normal scores, from the conditional means of all coalitions."""
     if not _agrees(problem, form, x[None], at_x[None]).all():
         return None
-    imputer = cast("GaussianImputer", problem.imputer)
+    imputer = cast("NormalParts", problem.imputer)
     components = enumerate_networks(imputer, x, list(form.score_functions)).T
     return _as_result(form, components, at_x, None)
 

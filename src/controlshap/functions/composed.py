@@ -91,7 +91,7 @@ class _TransformedGames:
 
 @final
 @dataclass(frozen=True)
-class Mixture(KnownFunction):
+class Blend(KnownFunction):
     """One output: a constant plus weights times the outputs of another function.
 
     Attributes

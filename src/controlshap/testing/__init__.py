@@ -1,5 +1,6 @@
 """Exact answers to test against: written as plain loops, from the definitions, sharing no code with the estimators."""
 
+from controlshap.testing.mixtures import mixture_quadratic_game, mixture_score_game
 from controlshap.testing.oracles import (
     conditional_map,
     copula_game,
@@ -24,6 +25,8 @@ __all__ = [
     "gaussian_quadratic_game",
     "interactions_by_definition",
     "marginal_game",
+    "mixture_quadratic_game",
+    "mixture_score_game",
     "normal_score",
     "pathwise_game",
     "shapley_by_definition",

@@ -4,6 +4,7 @@ from controlshap.values.base import Imputer, ValueFunction
 from controlshap.values.empirical import Empirical
 from controlshap.values.gaussian import GaussianConditional
 from controlshap.values.marginal import Marginal
+from controlshap.values.mixture import Mixture
 from controlshap.values.sampler import Sampler
 
-__all__ = ["Empirical", "GaussianConditional", "Imputer", "Marginal", "Sampler", "ValueFunction"]
+__all__ = ["Empirical", "GaussianConditional", "Imputer", "Marginal", "Mixture", "Sampler", "ValueFunction"]

@@ -21,9 +21,10 @@ from controlshap._checks import is_real
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.data.players import Players
-from controlshap.values.base import Imputer, ValueFunction, prefix_masks
+from controlshap.values.base import ValueFunction, prefix_masks
 from controlshap.values.conditioning import Moments, condition
 from controlshap.values.margins import Margins
+from controlshap.values.normal_parts import NormalParts
 from controlshap.values.thresholds import Thresholds, find_thresholds
 
 #: Coalitions are solved together when their sizes fall into the same bin of this width.
@@ -133,7 +134,7 @@ class GaussianConditional(ValueFunction):
 
 
 @dataclass(frozen=True)
-class GaussianImputer(Imputer):
+class GaussianImputer(NormalParts):
     """Rows of the pathwise conditioned Gaussian."""
 
     players: Players
@@ -143,7 +144,6 @@ class GaussianImputer(Imputer):
 
     linear_in_x = True
     has_device_rows = True
-    known_values = "of normal scores"
 
     @property
     def has_normal_inputs(self) -> bool:
@@ -163,6 +163,11 @@ class GaussianImputer(Imputer):
         """Standard deviations, as conditioned."""
         return self.moments.scale
 
+    @property
+    def parts(self) -> tuple[GaussianImputer, ...]:
+        """Itself: a mixture of one."""
+        return (self,)
+
     @cached_property
     def _factor(self) -> FloatArray:
         return np.linalg.cholesky(self.moments.correlation)
@@ -176,7 +181,10 @@ class GaussianImputer(Imputer):
         """Gaussian rows, or background rows with replacement."""
         if self.finite_draws is not None:
             return self.finite_draws[rng.integers(0, len(self.finite_draws), n_rows)]
-        noise = rng.standard_normal((n_rows, len(self.moments.mean)))
+        return self.from_noise(rng.standard_normal((n_rows, len(self.moments.mean))))
+
+    def from_noise(self, noise: FloatArray) -> FloatArray:
+        """Gaussian rows `(..., columns)` from standard normal numbers."""
         rows: FloatArray = self.moments.mean + self.moments.spread * (noise @ self._factor.T)
         return rows
 
