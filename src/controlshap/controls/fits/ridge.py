@@ -7,12 +7,14 @@ data, and with them the range of the score, bounded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import expit
 
-from controlshap._types import FloatArray, IntArray
+from controlshap._arrays import sum_products
+from controlshap._types import FloatArray
 from controlshap.controls.fits.rows import FoldedRows
 from controlshap.functions.network import Network
 
@@ -35,9 +37,8 @@ def fit_ridge(data: FoldedRows, fold: int | None, max_rows: int = 8000) -> Netwo
     thin = data.thin(min(max_rows, max(FEWEST_ROWS, MOST_ENTRIES // data.rows.shape[1])))
     keep = thin.others(fold)
     ridge = RidgeData.standardise(thin.rows[keep], thin.outputs[keep])
-    everything = np.arange(len(keep))
-    some = everything[:: max(1, len(keep) // FIRST_ROWS)]
-    return ridge.network(ridge.refine(ridge.fit(some), everything, MORE_STEPS))
+    some = ridge.every(max(1, len(keep) // FIRST_ROWS))
+    return ridge.network(ridge.refine(some.fit(), MORE_STEPS))
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,10 @@ class RidgeData:
     @classmethod
     def standardise(cls, rows: FloatArray, outputs: FloatArray) -> RidgeData:
         """Columns to mean 0 and standard deviation 1; constant ones to 0."""
-        center, spread = rows.mean(axis=0), rows.std(axis=0)
+        center = rows.mean(axis=0)
+        design = np.ones((len(rows), rows.shape[1] + 1))
+        centred = np.subtract(rows, center, out=design[:, :-1])
+        spread = np.sqrt(sum_products(centred, centred, axis=-2) / len(rows))
         scale = np.where(spread > 1e-12 * np.maximum(np.abs(center), 1.0), spread, np.inf)
         low, high = float(outputs.min()), float(outputs.max())
         if low >= 0.0 and high <= 1.0:
@@ -70,7 +74,7 @@ class RidgeData:
         else:
             margin = WIDENED * (high - low) if high > low else 1.0
             low, high = low - margin, high + margin
-        design = np.concatenate([(rows - center) / scale, np.ones((len(rows), 1))], axis=1)
+        centred /= scale
         return cls(design, (outputs - low) / (high - low), center, scale, low, high - low)
 
     def network(self, parameters: FloatArray) -> Network:
@@ -79,44 +83,50 @@ class RidgeData:
         intercept = parameters[-1] - coef @ self.center
         return Network(self.low, np.zeros(len(coef)), coef[None], np.array([intercept]), np.array([self.width]))
 
-    def fit(self, rows: IntArray | None = None) -> FloatArray:
-        """Parameters `(columns + 1,)` from some rows, or all."""
+    def every(self, stride: int) -> RidgeData:
+        """Every so many-th of the rows."""
+        return replace(self, design=self.design[::stride].copy(), shares=self.shares[::stride].copy())
+
+    def fit(self) -> FloatArray:
+        """Parameters `(columns + 1,)`, from a constant on."""
         mean = float(np.clip(self.shares.mean(), 1e-3, 1.0 - 1e-3))
         constant: FloatArray = np.zeros(self.design.shape[1])
         constant[-1] = np.log(mean / (1.0 - mean))
-        return self.refine(constant, np.arange(len(self.shares)) if rows is None else rows, FIRST_STEPS)
+        return self.refine(constant, FIRST_STEPS)
 
-    def refine(self, parameters: FloatArray, rows: IntArray, n_steps: int) -> FloatArray:
-        """Take a few Gauss-Newton steps on some of the rows, none of which raises the error."""
-        error = self._error(parameters, rows)
+    def refine(self, parameters: FloatArray, n_steps: int) -> FloatArray:
+        """Take a few Gauss-Newton steps, none of which raises the error."""
+        chances, error = self._predict(parameters)
         for _ in range(n_steps):
-            before, candidate = error, self._step(parameters, rows)
+            before, candidate = error, self._step(parameters, chances)
             for _ in range(MOST_HALVINGS):
-                new_error = self._error(candidate, rows)
+                of_candidate, new_error = self._predict(candidate)
                 if new_error <= error:
-                    parameters, error = candidate, new_error
+                    parameters, chances, error = candidate, of_candidate, new_error
                     break
                 candidate = 0.5 * (candidate + parameters)
             if before - error <= ENOUGH * before:
                 break
         return parameters
 
-    def _error(self, parameters: FloatArray, rows: IntArray) -> float:
-        gap = self.shares[rows] - expit(self.design[rows] @ parameters)
-        return float(gap @ gap + self._penalty(rows) @ parameters**2)
+    def _predict(self, parameters: FloatArray) -> tuple[FloatArray, float]:
+        """Predicted shares, and the penalised squared error."""
+        chances: FloatArray = expit(self.design @ parameters)
+        gap = self.shares - chances
+        return chances, float(gap @ gap + self._penalty @ parameters**2)
 
-    def _penalty(self, rows: IntArray) -> FloatArray:
-        penalty = np.full(self.design.shape[1], PENALTY * len(rows))
+    @cached_property
+    def _penalty(self) -> FloatArray:
+        penalty = np.full(self.design.shape[1], PENALTY * len(self.design))
         penalty[-1] = 0.0
         return penalty
 
-    def _step(self, parameters: FloatArray, rows: IntArray) -> FloatArray:
-        design, shares = self.design[rows], self.shares[rows]
-        chance = expit(design @ parameters)
-        slope = np.maximum(chance * (1.0 - chance), 1e-6)
-        penalty = self._penalty(rows)
-        gram = (design * (slope**2)[:, None]).T @ design
-        gram[np.diag_indices_from(gram)] += penalty + 1e-10 * np.trace(gram)
-        right = design.T @ (slope * (shares - chance)) - penalty * parameters
+    def _step(self, parameters: FloatArray, chances: FloatArray) -> FloatArray:
+        slope = np.maximum(chances * (1.0 - chances), 1e-6)
+        scaled = self.design * slope[:, None]
+        gram = scaled.T @ scaled
+        diagonal = gram.ravel()[:: len(gram) + 1]
+        diagonal += self._penalty + 1e-10 * diagonal.sum()
+        right = scaled.T @ (self.shares - chances) - self._penalty * parameters
         moved: FloatArray = parameters + np.linalg.solve(gram, right)
         return moved
