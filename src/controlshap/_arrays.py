@@ -106,19 +106,28 @@ def sum_products(first: Array, second: Array, axis: int) -> Array:
 
 def gram(factors: Array) -> Array:
     """Products of functions summed over factors, `(..., c, o, f, f)` for `factors` (..., n, c, o, f)."""
-    if not is_tensor(factors):
-        return np.einsum("...kcof,...kcog->...cofg", factors, factors)
-    n, functions = factors.shape[-1], factors.unbind(-1)
+    n = factors.shape[-1]
+    # numpy's loops would be over so few functions that each step costs more than its product
+    functions = factors.unbind(-1) if is_tensor(factors) else np.ascontiguousarray(np.moveaxis(factors, -1, 0))
     products = {(f, g): sum_products(functions[f], functions[g], axis=-3) for f in range(n) for g in range(f, n)}
     both = [products[min(f, g), max(f, g)] for f in range(n) for g in range(n)]
+    if not is_tensor(factors):
+        return np.stack(both, axis=-1).reshape(*both[0].shape, n, n)
     return namespace(factors).stack(both, dim=-1).unflatten(-1, (n, n))
 
 
-def quadratic_form(vectors: Array, matrices: Array, *, optimize: bool = False) -> Array:
-    """`v' M v` for `vectors` (..., g) and symmetric `matrices` (..., g, g); numpy may go by pairs (`optimize`)."""
-    if not is_tensor(vectors):
-        return np.einsum("...g,...gh,...h->...", vectors, matrices, vectors, optimize=optimize)
-    return sum_products(sum_products(matrices, vectors[..., None, :], axis=-1), vectors, axis=-1)
+def quadratic_form(vectors: Array, matrices: Array) -> Array:
+    """`v' M v` for `vectors` (..., g) and symmetric `matrices` (..., g, g)."""
+    if is_tensor(vectors) or not vectors.shape[-1]:
+        return sum_products(sum_products(matrices, vectors[..., None, :], axis=-1), vectors, axis=-1)
+    parts, total = np.ascontiguousarray(np.moveaxis(vectors, -1, 0)), 0.0
+    for g, part in enumerate(parts):  # of which there are few, as in `gram`
+        row = matrices[..., g, g] * part
+        for h in range(g):
+            row += 2.0 * matrices[..., g, h] * parts[h]
+        row *= part
+        total = total + row
+    return total
 
 
 def diagonal(matrices: Array) -> Array:

@@ -86,6 +86,9 @@ class Estimator(ABC):
     #: Whether functions fitted to the evaluations can control the units; needs `unit_rows`.
     takes_fitted_controls: bool = False
 
+    #: Whether the coalitions of a unit are all different, and none of them empty or full.
+    has_distinct_coalitions: bool = False
+
     @property
     def efficient(self) -> bool:
         """Whether the values are made to sum to f(x) - v(0)."""

@@ -42,6 +42,7 @@ class Kernel(Estimator):
 
     is_least_squares = True
     takes_fitted_controls = True
+    has_distinct_coalitions = True
     gives_interactions = True
 
     def __post_init__(self) -> None:

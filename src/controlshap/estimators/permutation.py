@@ -36,6 +36,7 @@ class Permutation(Estimator):
     closes_sum: bool = True
 
     takes_fitted_controls = True
+    has_distinct_coalitions = True
     gives_interactions = True
 
     def __post_init__(self) -> None:

@@ -64,19 +64,27 @@ class Sampler:
         elif self.independent_units:
             visiting = "at random"
         self.stream = UnitStream(self.estimator, self.game.imputer, self.base, self.entropy, self.row, visiting)
-        if self.base.finite and self.planned:
-            changes = self.game.at_x[:, 0] - self.base.values[:, :, 0]
-            differs = differs_from_x(self.game.x, self.base.rows, self.game.imputer.players)
-            self.stream.plan_visits(changes, differs, self.planned // self.unit_cost)
         n_by_draw = two_stage.MANY_UNITS if self.keeps == "coalition means" else math.inf
         self.kept = KeptUnits(self.stream, n_by_draw)
-        if self.base.finite and self.game.imputer.mixes_columns:
-            self.game.remember(self.base.rows, self.base.values[:, :, 0])
+        if self.base.finite:
+            self._know_background()
         log = self.game.log
         log.n_full_pairs = n_by_draw
         if log.units is not None and self.estimator.reuses_evaluations:
             log.units.n_first = n_by_draw
             log.units.limit()  # a unit has the whole background, that is many evaluations
+
+    def _know_background(self) -> None:
+        """Plan the visits to its rows, and remember them where a coalition may be one of them."""
+        game, base, estimator = self.game, self.base, self.estimator
+        differs = differs_from_x(game.x, base.rows, game.imputer.players)
+        if self.planned:
+            changes = game.at_x[:, 0] - base.values[:, :, 0]
+            self.stream.plan_visits(changes, differs, self.planned // self.unit_cost)
+        # where x differs from every row in every player, no two coalitions of a row are the same, nor another row
+        all_new = estimator.has_distinct_coalitions and not estimator.reuses_evaluations and differs.all()
+        if game.imputer.mixes_columns and not all_new:
+            game.remember(base.rows, base.values[:, :, 0])
 
     @property
     def n_units(self) -> int:

@@ -150,6 +150,9 @@ def _regress(
     cross = covariances[..., 0, 1:]
     of_controls = covariances[..., 1:, 1:]
     n_controls = cross.shape[-1]
+    least_dof = max(n_controls + 2, PRIOR_DOF if fitted_before else 0.0)
+    if fitted_before and xp is np and not (dof > least_dof).any():
+        return Coefficients(np.zeros(cross.shape), np.zeros(of_model.shape), np.zeros(cross.shape))
     used = _varies(covariances, size)
     inverse_sd = xp.where(used, 1.0 / xp.where(used, _deviations(covariances), 1.0), 0.0)
     correlation = of_controls * inverse_sd[..., :, None] * inverse_sd[..., None, :]
@@ -170,7 +173,6 @@ def _regress(
         enough = _many_factors(factors, n_controls)
     # Too few degrees of freedom to tell a correlation from chance: no control, unless it is the model itself.
     is_model = (share > 1.0 - CERTAIN) & (dof > 0.0) & enough & (not fitted_before)
-    least_dof = max(n_controls + 2, PRIOR_DOF if fitted_before else 0.0)
     keep = xp.where(is_model, 1.0, xp.where(dof > least_dof, xp.clip(keep, 0.0, 1.0), 0.0))
     kept = alpha * keep[..., None]
     return Coefficients(kept, share * keep, kept)
@@ -208,10 +210,7 @@ def _predictive_share(factors: Array, alpha: Array, inverse: Array, inverse_sd: 
     model = factors[..., 0]
     residual = model - sum_products(alpha[..., None, :, :, :], factors[..., 1:], axis=-1)
     scaled = factors[..., 1:] * inverse_sd[..., None, :, :, :]
-    if xp is np:
-        leverage = sum_products(np.einsum("...kcog,...cogh->...kcoh", scaled, inverse), scaled, axis=-1)
-    else:
-        leverage = quadratic_form(scaled, inverse[..., None, :, :, :, :])
+    leverage = quadratic_form(scaled, inverse[..., None, :, :, :, :])
     left_out = residual / at_least(1.0 - leverage, LEAST_LEFT)
     total = sum_products(model, model, axis=-3)
     press = sum_products(left_out, left_out, axis=-3)
@@ -226,6 +225,8 @@ def extrapolation(alpha: Array, error: Array, covariances: Array, dof: Array, le
     `MOST_CORRECTION`, and what it adds to the variance `left` (..., components, outputs) at most d squared times that.
     """
     xp = namespace(covariances)
+    if xp is np and not alpha.any():
+        return np.ones(alpha.shape[:-1])
     inverse = pseudo_inverse(covariances[..., 1:, 1:])
     distance = at_least(quadratic_form(error, inverse), 0.0)
     used = (alpha != 0).any(axis=-1) & xp.isfinite(dof)

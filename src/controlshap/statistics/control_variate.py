@@ -144,10 +144,10 @@ def adjust(estimates: Array, root: CovarianceRoot, known: KnownValues, size: Arr
     residual = root.degrees_of_freedom_of(factors)
     free = at_least(residual - n_used, 1.0)
     if by_units:
-        inverse = pseudo_inverse(total[..., 1:, 1:])[..., None, :, :, :, :]
-        leverage = quadratic_form(controls, inverse, optimize=True)
-        leverage = xp.where((n_used > 0)[..., None, :, :], leverage, 0.0)
-        factors = factors / at_least(1.0 - leverage, LEAST_LEFT)
+        if xp is not np or n_used.any():
+            inverse = pseudo_inverse(total[..., 1:, 1:])[..., None, :, :, :, :]
+            leverage = xp.where((n_used > 0)[..., None, :, :], quadratic_form(controls, inverse), 0.0)
+            factors = factors / at_least(1.0 - leverage, LEAST_LEFT)
     else:
         varied = xp.isfinite(residual)
         lost = xp.where(varied, xp.where(varied, residual, 1.0) / free, 1.0)
