@@ -19,8 +19,9 @@ from sklearn.ensemble import (
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge
 
 import controlshap as cs
-from controlshap.functions import agrees, logistic, recognise
-from controlshap.functions.logistic import leave_one_out, logistic_nodes, logistic_values, score_bound
+from controlshap.functions import agrees, frequencies, logistic, recognise
+from controlshap.functions.frequencies import logistic_nodes
+from controlshap.functions.logistic import leave_one_out, logistic_values, score_bound
 from controlshap.models.adapters import as_model
 from controlshap.testing import marginal_game, shapley_by_definition
 from controlshap.testing.oracles import conditional_map
@@ -59,6 +60,28 @@ def test_the_quadrature_of_the_sigmoid_keeps_its_precision_up_to_the_bound(bound
     # negative control: the rule is periodic, so far outside the bound it is badly wrong
     far = bound + np.log(1 / precision) + 0.7
     assert abs(0.5 + np.sin(far * frequencies) @ weights - expit(far)) > 0.1
+
+
+@pytest.mark.parametrize("scale", [0.1, 0.5, 2.0])
+def test_few_nodes_are_as_good_as_those_that_are_exact_for_polynomials(scale, monkeypatch):
+    rng = np.random.default_rng(3)
+    at_x, at_draws = scale * rng.normal(size=40), scale * rng.normal(size=(20, 40))
+    values = logistic_values(0.3, at_x, at_draws, 1e-8)
+    monkeypatch.setattr(logistic, "NATS", 1e-9)  # all 20 nodes
+    every = logistic_values(0.3, at_x, at_draws, 1e-8)
+    assert_allclose(values, every, atol=1e-8)
+    # one node is where the search begins, and not where it ends
+    monkeypatch.setattr(logistic, "NATS", 1e9)
+    assert_allclose(logistic_values(0.3, at_x, at_draws, 1e-8), every, atol=1e-8)
+    # negative control: it is not enough
+    monkeypatch.setattr(logistic, "_enough_nodes", lambda n_players: 1)
+    assert np.abs(logistic_values(0.3, at_x, at_draws, 1e-8) - every).max() > 1e-6
+
+
+@pytest.mark.parametrize("bound", [1.0, 3.0, 6.0, 12.0])
+def test_fitted_sines_are_fewer_than_those_of_the_midpoint_rule(bound):
+    fitted, midpoint = frequencies.logistic_nodes(bound, 1e-8), frequencies.midpoint_nodes(bound, 1e-8)
+    assert len(fitted[0]) <= 0.85 * len(midpoint[0])
 
 
 def test_logistic_values_are_exact_where_mixes_reach_further_than_the_ends():

@@ -35,7 +35,7 @@ def logistic_nodes(bound: float, precision: float) -> tuple[FloatArray, FloatArr
 
 @lru_cache(256)
 def _nodes(bound: float, precision: float) -> tuple[FloatArray, FloatArray]:
-    frequencies, weights = _midpoint_nodes(bound, precision)
+    frequencies, weights = midpoint_nodes(bound, precision)
     if bound > FITTED:
         return frequencies, weights
     step = math.pi / (bound + BEYOND)
@@ -51,7 +51,8 @@ def _nodes(bound: float, precision: float) -> tuple[FloatArray, FloatArray]:
     return frequencies, weights
 
 
-def _midpoint_nodes(bound: float, precision: float) -> tuple[FloatArray, FloatArray]:
+def midpoint_nodes(bound: float, precision: float) -> tuple[FloatArray, FloatArray]:
+    """Those of the midpoint rule."""
     digits = math.log(1.0 / precision)
     step = 2.0 * math.pi / (bound + digits + 0.7)
     n_nodes = math.ceil((digits + 0.2) / math.pi / step)
