@@ -1,7 +1,7 @@
 """The logistic function as a sum of few sines: `sigmoid(z) = 1/2 + sum_m weight_m sin(w_m z)` for |z| <= W.
 
-Frequencies are the odd multiples of `pi / period`, so that the sum is symmetric about half a period, and only |z| <= W has to
-fit: weights by least squares over a period a little longer than 2 W need half as many sines as the midpoint rule for
+Frequencies are odd multiples of one, so that the sum is symmetric about half a period, and only |z| <= W has to fit:
+weights by least squares over a period a little longer than 2 W need half as many sines as the midpoint rule for
 
     sigmoid(z) - 1/2 = integral_0^inf sin(w z) / sinh(pi w) dw,
 
@@ -21,8 +21,8 @@ from controlshap._types import FloatArray
 
 #: Bounds up to which weights are fitted, and the steps in which a bound is rounded up: few sums are then made.
 FITTED, ROUNDED = 16.0, 0.5
-#: By how much half a period exceeds the bound: of 0.5 to 20 those that took the fewest sines, for eps of 1e-8 and 1e-12, were
-#: 2.5, 2, 1.5 and 1 at bounds of 2, 4, 6 and 10.
+#: By how much half a period exceeds the bound: of 0.5 to 20 those that took the fewest sines, for eps of 1e-8 and
+#: 1e-12, were 2.5, 2, 1.5 and 1 at bounds of 2, 4, 6 and 10.
 BEYOND = 2.0
 #: Share of eps that a fit may miss by on the points where it is checked.
 LEFT = 0.5

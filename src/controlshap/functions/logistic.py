@@ -21,8 +21,8 @@ The interaction of two players has both differences, and all factors but these t
 `frequencies.py` has sums of few sines in place of the integral, with a pointwise error below eps for |z| <= W. They are
 periodic: W must bound z on every mix of x and a draw, not at the end points only.
 
-High powers of t have next to no weight in the product of many factors near 1, so that fewer nodes than ceil(p/2) do. Whether
-they did is seen from the sum over players, which the axiom of efficiency gives.
+High powers of t have next to no weight in the product of many factors near 1, so that fewer nodes than ceil(p/2) do.
+Whether they did is seen from the sum over players, which the axiom of efficiency gives.
 """
 
 from __future__ import annotations
