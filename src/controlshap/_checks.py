@@ -66,7 +66,7 @@ def at_least(name: str, value: Any, least: int, unit: str) -> int:
 
 
 def refuse_missing(rows: FloatArray, argument: str, names: tuple[str, ...]) -> None:
-    """Refuse NaN."""
+    """Refuse NaN in numbers."""
     missing = np.flatnonzero(np.isnan(rows).any(axis=0))
     if len(missing):
         raise InvalidArgumentError(

@@ -36,7 +36,7 @@ VARIANCES = {"analytic": Analytic(), "bootstrap": Bootstrap(), "least_squares": 
 
 
 def resolve_value_function(features: Any) -> ValueFunction:
-    """`features=`."""
+    """The value function that `features=` names."""
     value_function: ValueFunction = _resolve("features", features, VALUE_FUNCTIONS, ValueFunction)
     return value_function
 

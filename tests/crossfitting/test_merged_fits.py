@@ -11,7 +11,7 @@ from controlshap.crossfitting import fit as learning
 from controlshap.crossfitting.folds import deal, deal_chunks
 from controlshap.crossfitting.known_gaussian import ConditionedGame, GaussianControls
 from controlshap.sampling.game import FunctionGame
-from controlshap.sampling.sampler import Sampler
+from controlshap.sampling.sampler import UnitSampler
 from controlshap.statistics import two_stage as strata
 from controlshap.statistics.batches import UnitIds
 from controlshap.statistics.two_stage import TwoStageDesign
@@ -59,7 +59,7 @@ def test_no_function_has_seen_the_units_that_it_controls(estimator, few, monkeyp
         now[:] = [games.setdefault(fold, [])]
         return controls(known, fold, design, draws, rows)
 
-    def evaluated(game, rows):
+    def kept_evaluations(game, rows):
         for seen in now:
             seen.append(rows.reshape(-1, rows.shape[-1]))
         return evaluate(game, rows)
@@ -70,7 +70,7 @@ def test_no_function_has_seen_the_units_that_it_controls(estimator, few, monkeyp
         return walk_values(game, permutations, draws, at_draws)
 
     monkeypatch.setattr(GaussianControls, "controls", of_fold)
-    monkeypatch.setattr(FunctionGame, "evaluate", evaluated)
+    monkeypatch.setattr(FunctionGame, "evaluate", kept_evaluations)
     monkeypatch.setattr(ConditionedGame, "walk_values", walked)
     monkeypatch.setattr(learning, "training_rows", spied)
     explain("correlated", estimator, cs.LogisticRidge(n_folds=3, max_rows=2000), budget=6000)
@@ -110,7 +110,7 @@ def test_memory_does_not_grow_with_the_budget(features, estimator, control, few,
 
 def test_memory_grows_where_every_unit_is_kept(monkeypatch):
     """Negative control: what the test above would see."""
-    monkeypatch.setattr(Sampler, "most_units", 10**9)
+    monkeypatch.setattr(UnitSampler, "most_units", 10**9)
     peaks = []
     for budget in (60_000, 240_000):
         tracemalloc.start()

@@ -32,11 +32,11 @@ def keys_of(n_rows, n_units, entropy=5, purpose=Purpose.COALITIONS):
 
 def test_mixing_is_that_of_splitmix64():
     # the first outputs of the reference implementation for seed 1234567
-    from controlshap.engine.device.counters import GOLDEN, mix, signed
+    from controlshap.engine.device.counters import GOLDEN, mix, to_signed
 
-    states = torch.tensor([signed(1234567 + GOLDEN * k) for k in range(1, 4)])
+    states = torch.tensor([to_signed(1234567 + GOLDEN * k) for k in range(1, 4)])
     expected = [6457827717110365317, 3203168211198807973, 9817491932198370423]
-    assert mix(states).tolist() == [signed(number) for number in expected]
+    assert mix(states).tolist() == [to_signed(number) for number in expected]
 
 
 @pytest.mark.parametrize("entropy", [0, 1, 2**70])

@@ -7,7 +7,7 @@ import controlshap as cs
 from controlshap.data.players import resolve_players
 from controlshap.sampling.game import Game
 from controlshap.sampling.known_rows import KnownRows
-from controlshap.sampling.sampler import Sampler
+from controlshap.sampling.sampler import UnitSampler
 from controlshap.values import Marginal
 
 RNG = np.random.default_rng(0)
@@ -50,7 +50,7 @@ def test_columns_and_small_differences_are_told_apart():
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
 def test_values_are_the_same_for_the_same_units(estimator, monkeypatch):
-    monkeypatch.setattr(Sampler, "affordable", lambda _, n: min(n, 40))
+    monkeypatch.setattr(UnitSampler, "affordable", lambda _, n: min(n, 40))
     settings = {"estimator": estimator, "control": "none"}
     found = cs.Explainer(model, BACKGROUND, **settings)(X, budget=5_200, rng=0)
     monkeypatch.setattr(Game, "remember", lambda *_: None)

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import controlshap as cs
 from controlshap.data.players import resolve_players
 from controlshap.testing import copula_game, copula_sum_game, normal_score, shapley_by_definition, value_of_score
-from controlshap.values.margins import Margin
+from controlshap.values.margins import ColumnMargin
 
 COPULA = cs.GaussianConditional(margins="empirical")
 OF_ROWS = cs.GaussianConditional(margins="empirical", draws="background")
@@ -47,7 +47,7 @@ def model(rows):
 @pytest.mark.parametrize("column", range(5))
 def test_scores_and_values_are_those_of_the_definition(column):
     known = BACKGROUND[:, column]
-    margin = Margin.of(known)
+    margin = ColumnMargin.of(known)
     asked = np.concatenate([known, np.linspace(known.min() - 1.0, known.max() + 1.0, 23)])
     assert_allclose(margin.to_scores(asked), [normal_score(value, known) for value in asked], atol=1e-12)
     assert_array_equal(margin.to_values(margin.to_scores(known)), known)  # to the bit

@@ -15,7 +15,7 @@ from controlshap.estimators.base import UnitDraws
 from controlshap.estimators.kernel import Kernel, canonical_pairs
 from controlshap.functions.base import KnownFunction
 from controlshap.sampling.game import FunctionGame
-from controlshap.sampling.sampler import Sampler
+from controlshap.sampling.sampler import UnitSampler
 from controlshap.statistics.terms import LeastSquaresTerms
 
 #: Coalitions of which a function is evaluated at once on the whole background.
@@ -23,7 +23,7 @@ AT_ONCE = 256
 
 
 def process_controls(
-    sampler: Sampler, terms: LeastSquaresTerms, folds: Folds, process: Control, data: list[FoldedRows]
+    sampler: UnitSampler, terms: LeastSquaresTerms, folds: Folds, process: Control, data: list[FoldedRows]
 ) -> FloatArray:
     """Controls `(n, 1, outputs, 2)` of a process over coalitions, the same for all draws; the second is 0."""
     fold = folds.of_kept
@@ -47,7 +47,7 @@ def process_controls(
     return controls[:, None]
 
 
-def _targets_of(function: KnownFunction, sampler: Sampler, coalitions: BoolArray) -> FloatArray:
+def _targets_of(function: KnownFunction, sampler: UnitSampler, coalitions: BoolArray) -> FloatArray:
     """Targets `(n,)` of a function, from each distinct coalition once and a few of them at a time."""
     game = FunctionGame.of(((function,),), sampler.game.x, sampler.game.imputer, sampler.game.memory_limit)
     distinct, which = np.unique(coalitions, axis=0, return_inverse=True)

@@ -26,7 +26,7 @@ from controlshap.crossfitting.known_gaussian import GaussianControls
 from controlshap.crossfitting.known_marginal import MarginalControls
 from controlshap.crossfitting.known_simulated import FittedFunctions, Functions, KnownControls, SimulatedControls
 from controlshap.problem import Problem
-from controlshap.sampling.sampler import Sampler
+from controlshap.sampling.sampler import UnitSampler
 from controlshap.sampling.units import Units
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.covariance_root import CovarianceRoot
@@ -57,7 +57,7 @@ class ControlledTerms:
 
 def fit_controls(
     problem: Problem,
-    sampler: Sampler,
+    sampler: UnitSampler,
     terms: Terms,
     fixed: KnownValues | None,
     learners: Sequence[Control],
@@ -107,10 +107,10 @@ def fit_controls(
     )
 
 
-def training_rows(sampler: Sampler, folds: Folds, most: int) -> list[FoldedRows]:
+def training_rows(sampler: UnitSampler, folds: Folds, most: int) -> list[FoldedRows]:
     """Evaluated rows of units evenly spread, with x and the background (of no fold), for each output."""
     game = sampler.game
-    ids, design, values = sampler.evaluated()
+    ids, design, values = sampler.kept_evaluations()
     per_unit = _evaluations_of_a_unit(sampler)
     n_units = min(len(values), max(2, min(most, MOST_ROWS) // per_unit))
     chosen = np.unique(np.linspace(0, len(values) - 1, n_units).astype(np.int64))
@@ -131,12 +131,12 @@ def training_rows(sampler: Sampler, folds: Folds, most: int) -> list[FoldedRows]
     return [FoldedRows(every, said[:, output], fold, output) for output in range(said.shape[1])]
 
 
-def _evaluations_of_a_unit(sampler: Sampler) -> int:
-    return int(np.prod(sampler.evaluated()[2].shape[1:3]))
+def _evaluations_of_a_unit(sampler: UnitSampler) -> int:
+    return int(np.prod(sampler.kept_evaluations()[2].shape[1:3]))
 
 
 def known_controls(
-    problem: Problem, sampler: Sampler, folds: Folds, functions: tuple[Functions, ...], data: list[FoldedRows]
+    problem: Problem, sampler: UnitSampler, folds: Folds, functions: tuple[Functions, ...], data: list[FoldedRows]
 ) -> KnownControls:
     """Known values of fitted functions, in the way in which the value function has them."""
     imputer = sampler.game.imputer
@@ -164,7 +164,7 @@ def _residual(data: FoldedRows, functions: Sequence[Functions]) -> float:
     return float(squares.min() / max(1, n))
 
 
-def _unit_controls(sampler: Sampler, folds: Folds, known: KnownControls) -> FloatArray:
+def _unit_controls(sampler: UnitSampler, folds: Folds, known: KnownControls) -> FloatArray:
     """Controls of all units, `(n, components, outputs, 2 functions)`, or of regression targets `(n, draws, ...)`.
 
     Of batches where units were merged: means of these, or of regressors times targets.

@@ -9,7 +9,7 @@ import numpy as np
 
 from controlshap._random import Purpose, stream
 from controlshap._types import FloatArray, IntArray
-from controlshap.sampling.sampler import Sampler
+from controlshap.sampling.sampler import UnitSampler
 from controlshap.sampling.units import CHUNK
 from controlshap.statistics.batches import UnitIds
 from controlshap.statistics.two_stage import TwoStageDesign
@@ -36,7 +36,7 @@ class Folds:
     of_kept: IntArray | None = None
 
 
-def deal_units(sampler: Sampler, n_folds: int, rng: np.random.Generator) -> Folds:
+def deal_units(sampler: UnitSampler, n_folds: int, rng: np.random.Generator) -> Folds:
     """Deal the units of a sampler.
 
     Many independent units are dealt chunk by chunk, by streams of their own. Of many units in blocks each block has had

@@ -80,12 +80,12 @@ class GaussianControls(SimulatedControls):
 
     def controls(self, fold: int, design: Any, draws: FloatArray, rows: IntArray | None) -> FloatArray:
         """What units miss of the mean over draws, and how that differs from the simulated value."""
-        game, known = self._games[fold], self.known(fold)
+        game, known = self._games[fold], self.known_values(fold)
         if not game.integrated.any():
             return super().controls(fold, design, draws, rows)
         terms = self.fitted.unit_terms(game, design, draws, np.concatenate([known[-1], known[-1]], axis=1))
         drawn, means = np.split(terms.unit_values(), 2, axis=-1)
-        expected = terms.expected(known)
+        expected = terms.expected_units(known)
         middle = np.where(game.integrated, means, expected)
         if not self.fitted.estimator.is_least_squares:
             middle[:, -1] = known[-1]
@@ -150,7 +150,7 @@ class ConditionedGame:
 
     def _beside_means(self, values: FloatArray, coalitions: BoolArray) -> FloatArray:
         means = np.zeros((*coalitions.shape[:2], 1, *self.integrated.shape))
-        for output, place, network in self._integrated_networks():
+        for output, place, network in self._integrate_networks():
             means[:, :, 0, output, place] = mean_coalitions(self.imputer, self.drawn.x, coalitions, [network])[..., 0]
         return np.concatenate([values, np.broadcast_to(means, values.shape)], axis=-1)
 
@@ -163,11 +163,11 @@ class ConditionedGame:
             return np.concatenate([part.reshape(*part.shape[:2], *shape) for part in parts], axis=-1)
         values = self.drawn.walk_values(permutations, draws, np.ascontiguousarray(at_draws[..., : shape[1]]))
         means = np.zeros_like(values)
-        for output, place, network in self._integrated_networks():
+        for output, place, network in self._integrate_networks():
             means[:, :, output, place] = mean_walks(self.imputer, self.drawn.x, permutations, [network])[..., 0]
         return np.concatenate([values, means], axis=-1)
 
-    def _integrated_networks(self) -> Iterator[tuple[int, int, KnownFunction]]:
+    def _integrate_networks(self) -> Iterator[tuple[int, int, KnownFunction]]:
         for output, place in np.argwhere(self.integrated):
             yield output, place, self.drawn.functions[output][place]
 
@@ -177,8 +177,8 @@ def mean_walks(
 ) -> FloatArray:
     """Conditional means `(u, players + 1, networks)` along walks."""
     weights, shares = _weights(networks), imputer.walk_weights(x, permutations)
-    means = [_smoothed(networks, *walk_scores(part, x, permutations, weights)) for part in imputer.parts]
-    return _weighted(means, shares)
+    means = [_average_networks(networks, *walk_scores(part, x, permutations, weights)) for part in imputer.parts]
+    return _weigh(means, shares)
 
 
 def draw_walks(
@@ -190,7 +190,7 @@ def draw_walks(
     """
     scores, means, variances = draw_scores(imputer.parts[0], x, permutations, _weights(networks), draws)
     drawn = np.stack([network.of_scores(scores[..., own]) for network, own in _with_scores(networks)], axis=-1)
-    return drawn.mean(axis=1), _smoothed(networks, means, variances)
+    return drawn.mean(axis=1), _average_networks(networks, means, variances)
 
 
 def mean_coalitions(
@@ -198,11 +198,11 @@ def mean_coalitions(
 ) -> FloatArray:
     """Conditional means `(u, k, networks)` given coalitions."""
     weights, shares = _weights(networks), imputer.coalition_weights(x, coalitions)
-    means = [_smoothed(networks, *coalition_scores(part, x, coalitions, weights)) for part in imputer.parts]
-    return _weighted(means, shares)
+    means = [_average_networks(networks, *coalition_scores(part, x, coalitions, weights)) for part in imputer.parts]
+    return _weigh(means, shares)
 
 
-def _weighted(means: list[FloatArray], shares: FloatArray) -> FloatArray:
+def _weigh(means: list[FloatArray], shares: FloatArray) -> FloatArray:
     """Means `(..., networks)` of the parts, weighted by shares `(..., parts)`."""
     total = shares[..., :1] * means[0]
     for number, mean in enumerate(means[1:], start=1):
@@ -223,7 +223,7 @@ def _with_scores(networks: list[KnownFunction]) -> Iterator[tuple[KnownFunction,
         yield network, slice(start, end)
 
 
-def _smoothed(networks: list[KnownFunction], means: FloatArray, variances: FloatArray) -> FloatArray:
+def _average_networks(networks: list[KnownFunction], means: FloatArray, variances: FloatArray) -> FloatArray:
     """Means `(..., networks)` of networks whose scores are normal."""
     values = [one.mean_of_scores(means[..., own], variances[..., own]) for one, own in _with_scores(networks)]
     return np.stack(values, axis=-1)

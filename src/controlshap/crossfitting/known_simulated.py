@@ -181,16 +181,16 @@ class SimulatedControls(KnownControls):
             values = simulate_walks(game, rng, enough, n_walks)
         return {id(function): one for function, one in zip(functions, values, strict=True)}
 
-    def known(self, fold: int) -> FloatArray:
+    def known_values(self, fold: int) -> FloatArray:
         """Known values `(players + 1, outputs, functions)` of a fold."""
         by_output = [np.stack([one.mean for one in of_output], axis=-1) for of_output in self.simulated[fold]]
         return np.stack(by_output, axis=1)
 
     def controls(self, fold: int, design: Any, draws: FloatArray, rows: IntArray | None) -> FloatArray:  # noqa: ARG002
         """What units miss of the simulated values; the second control of each function is 0."""
-        known = self.known(fold)
+        known = self.known_values(fold)
         terms = self.fitted.unit_terms(self.fitted.games[fold], design, draws, known[-1])
-        missed = terms.unit_values() - terms.expected(known)
+        missed = terms.unit_values() - terms.expected_units(known)
         if self.fitted.imputer.finite_draws is not None and not self.fitted.estimator.is_least_squares:
             missed[:, -1] = 0.0  # v(0) is known then
         return interleave(missed, np.zeros_like(missed))

@@ -66,7 +66,7 @@ class RowFacts:
 
     @classmethod
     def of(cls, problem: Problem, x: FloatArray | None = None, at_x: FloatArray | None = None) -> RowFacts:
-        """Of a row, as far as it is known."""
+        """The facts of a row, as far as it is known."""
         said = problem.base.values[:, :, 0]
         if at_x is not None and said.size:
             said = np.concatenate([said, at_x[None]])
@@ -159,7 +159,7 @@ def _can_enumerate(problem: Problem, budget: int, *, early: bool) -> bool:
 
 def _pays_whole_background(problem: Problem, budget: int) -> bool:
     """Whether there are so many coalitions that each is worth the whole background."""
-    free = problem.controls is None and (problem.variance is None or isinstance(problem.variance, LeastSquares))
+    free = problem.controls is None and (problem.variance is None or problem.variance.is_least_squares)
     if not free or problem.correlated or not problem.base.finite or not np.isfinite(problem.background).all():
         return False
     p, n_rows = problem.players.n_players, len(problem.base.rows)
@@ -205,14 +205,14 @@ def choose_controls(
         return (CoalitionProcess(), CoalitionProcess(start=None)), None
     if estimator.takes_fitted_controls:
         reasons["control"] = "fitted to the evaluations themselves, at no extra cost"
-        return _fitted_to_evaluations(problem, budget)
+        return _choose_fitted_controls(problem, budget)
     if not (problem.imputer.mixes_columns or problem.imputer.linear_in_x):
         reasons["control"] = "nothing is fitted to these units, and Taylor has no known values"
         return (), None
-    return _cheap_taylor(problem, budget, reasons), None
+    return _choose_taylor(problem, budget, reasons), None
 
 
-def _fitted_to_evaluations(problem: Problem, budget: int) -> tuple[tuple[Control, ...], tuple[Control, ...] | None]:
+def _choose_fitted_controls(problem: Problem, budget: int) -> tuple[tuple[Control, ...], tuple[Control, ...] | None]:
     """Functions fitted to the evaluations, and Taylor where it is free.
 
     They know interactions of all orders, where pairs alone integrate a quadratic.
@@ -221,7 +221,7 @@ def _fitted_to_evaluations(problem: Problem, budget: int) -> tuple[tuple[Control
     few = problem.players.n_columns <= MOST_TAYLOR_COLUMNS
     if problem.imputer.linear_in_x and few and control_cost(problem, (Taylor(),), budget) == 0:
         return (Taylor(), *shared, LogisticRidge()), None
-    slow = _slow_learners(problem, budget)
+    slow = _choose_slow_learners(problem, budget)
     if not shared:
         margin: tuple[Control, ...] = () if problem.margin is None else (problem.margin,)
         return (LogisticRidge(), *margin, *slow), None
@@ -230,7 +230,7 @@ def _fitted_to_evaluations(problem: Problem, budget: int) -> tuple[tuple[Control
     return reached, None if problem.correlated else (LogisticRidge(), *slow)
 
 
-def _cheap_taylor(problem: Problem, budget: int, reasons: dict[str, str]) -> tuple[Control, ...]:
+def _choose_taylor(problem: Problem, budget: int, reasons: dict[str, str]) -> tuple[Control, ...]:
     """The Taylor control, where its derivatives are a small part of the budget."""
     options = [Taylor()]
     if control_cost(problem, (Taylor(),), budget) > 0:
@@ -241,7 +241,7 @@ def _cheap_taylor(problem: Problem, budget: int, reasons: dict[str, str]) -> tup
     return tuple(affordable[:1])
 
 
-def _slow_learners(problem: Problem, budget: int) -> tuple[Control, ...]:
+def _choose_slow_learners(problem: Problem, budget: int) -> tuple[Control, ...]:
     """Trees, where fitting them takes no longer than the model is said to take; networks where time does not matter."""
     if problem.correlated or problem.seconds is None:
         return ()
@@ -253,7 +253,7 @@ def _slow_learners(problem: Problem, budget: int) -> tuple[Control, ...]:
     return trees if seconds <= problem.seconds * budget else ()
 
 
-def choose_kept(
+def choose_keeping(
     problem: Problem, estimator: Estimator, variance: Variance, controls: tuple[Control, ...]
 ) -> Literal["units", "batches", "coalition means"]:
     """What is kept of many units: each, batches of them, or the means of coalitions over the background."""

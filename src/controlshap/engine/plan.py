@@ -13,7 +13,7 @@ from controlshap.engine.choice import (
     RowFacts,
     choose_controls,
     choose_estimator,
-    choose_kept,
+    choose_keeping,
     choose_variance,
     exact_budget,
 )
@@ -119,7 +119,7 @@ def _with_controls_of_row(plan: Plan, problem: Problem, x: FloatArray) -> Plan:
     if problem.controls is not None or not plan.controls:
         return plan
     if not np.isfinite(x).all():
-        return replace(plan, controls=(), keeps=choose_kept(problem, plan.estimator, plan.variance, ()))
+        return replace(plan, controls=(), keeps=choose_keeping(problem, plan.estimator, plan.variance, ()))
     if plan.other_controls is None or problem.shared is None:
         return plan
     if problem.shared.reaches(x, problem.background, problem.players):
@@ -160,7 +160,7 @@ def _assemble(problem: Problem, budget: int, estimator: Estimator, reasons: dict
         costs=cost_of(problem, estimator, controls, variance, budget),
         n_base_draws=base_draws(problem, estimator, budget, early=early),
         with_replacement=bool(replaced),
-        keeps=choose_kept(problem, estimator, variance, controls),
+        keeps=choose_keeping(problem, estimator, variance, controls),
         is_exact=estimator.exact_per_draw and problem.base.finite,
         form=problem.form,
         reasons=reasons,

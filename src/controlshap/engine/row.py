@@ -25,7 +25,7 @@ from controlshap.sampling.base_value import base_sample
 from controlshap.sampling.evaluation_log import EvaluationLog, EvaluationSample
 from controlshap.sampling.game import Game
 from controlshap.sampling.recording import Recording
-from controlshap.sampling.sampler import Sampler
+from controlshap.sampling.sampler import UnitSampler
 from controlshap.statistics.analysis import Analysis, Sample, analyse
 from controlshap.statistics.background_error import background_variances
 from controlshap.statistics.control_variate import KnownValues
@@ -102,7 +102,7 @@ class Run:
     recording: Recording
     game: Game
     base: BaseSample
-    sampler: Sampler
+    sampler: UnitSampler
     prepared: KnownValues | None
     began: float
     most_units: int
@@ -139,7 +139,7 @@ class Run:
         game.log.means = [] if stopping.interactions else None
         rng = stream(entropy, Purpose.BASE, row)
         base = base_sample(problem, game, estimator, plan.n_base_draws, plan.budget, rng)
-        sampler = Sampler(
+        sampler = UnitSampler(
             game, estimator, base, entropy, row, independent_units=plan.variance.needs_independent_units,
             with_replacement=plan.with_replacement, keeps=plan.keeps, planned=plan.budget,
         )  # fmt: skip

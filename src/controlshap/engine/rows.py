@@ -64,7 +64,7 @@ def explain_rows(
     # what is not returned in the end is not gathered in the first place
     kept = math.inf if keep else 0 if keep is False else KEPT
     plan = make_plan(problem, stopping)
-    task = partial(_explain_numbered, problem, plan, entropy, stopping, kept)
+    task = partial(_explain_item, problem, plan, entropy, stopping, kept)
     items = list(enumerate(rows, start=first))
     results: Iterator[RowResult]
     if plan.form is not None and not stopping.interactions and games_of_form(problem, plan.form) is not None:
@@ -72,7 +72,7 @@ def explain_rows(
         results = chain.from_iterable(_first_here(partial(_explain_together, problem, plan.form, task), parts, n_jobs))
     else:
         results = _first_here(task, items, n_jobs)
-    found = limit_kept(_watched(results, Reporter(progress, len(rows), 0, DELAY)), keep)
+    found = limit_kept(_report_progress(results, Reporter(progress, len(rows), 0, DELAY)), keep)
     settings = settings | {
         "n_background_evaluations": assembly.n_background_evaluations,
         "n_surrogate_evaluations": assembly.n_surrogate_evaluations,
@@ -169,11 +169,11 @@ def continue_rows(
     """Go on with rows from their recordings; all were planned for the same budget."""
     if not items:
         return []
-    task = partial(_continue_numbered, problem, make_plan(problem, items[0][2]), entropy)
+    task = partial(_continue_item, problem, make_plan(problem, items[0][2]), entropy)
     return limit_kept(_first_here(task, items, n_jobs), keep=True)
 
 
-def _watched(results: Iterator[RowResult], reporter: Reporter) -> Iterator[RowResult]:
+def _report_progress(results: Iterator[RowResult], reporter: Reporter) -> Iterator[RowResult]:
     try:
         for result in results:
             reporter.add(1, result.n_evaluations, result.largest_error)
@@ -203,14 +203,14 @@ def _explain_together(
     return [alone(item) if result is None else result for item, result in zip(items, found, strict=True)]
 
 
-def _explain_numbered(
+def _explain_item(
     problem: Problem, plan: Plan, entropy: int, stopping: Stopping, kept: float, item: tuple[int, FloatArray]
 ) -> RowResult:
     number, row = item
     return explain_row(problem, plan, row, number, entropy, stopping, Recording(records=kept > 0, most_bytes=kept))
 
 
-def _continue_numbered(
+def _continue_item(
     problem: Problem, plan: Plan, entropy: int, item: tuple[int, FloatArray, Stopping, Recording]
 ) -> RowResult:
     number, row, stopping, recording = item

@@ -52,12 +52,12 @@ class Kernel(Estimator):
 
     @property
     def efficient(self) -> bool:
-        """As `closes_sum`."""
+        """Whether values sum to f(x) - v(0): as `closes_sum` says."""
         return self.closes_sum
 
     @property
     def reuses_evaluations(self) -> bool:
-        """As `reuse`."""
+        """Whether pairs met before are looked up: as `reuse` says."""
         return self.reuse
 
     def unit_cost(self, n_players: int, *, finite: bool) -> int:  # noqa: ARG002
@@ -118,5 +118,5 @@ def sample_coalitions(n_players: int, n_units: int, rng: np.random.Generator) ->
 
 
 def canonical_pairs(coalitions: BoolArray) -> BoolArray:
-    """Of each coalition `(n, players)` and its complement the one that holds the first player."""
+    """For each coalition `(n, players)`: itself or its complement, whichever holds the first player."""
     return np.where(coalitions[:, :1], coalitions, ~coalitions)

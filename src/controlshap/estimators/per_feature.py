@@ -49,7 +49,7 @@ class PerFeature(Estimator):
 
     @property
     def efficient(self) -> bool:
-        """As `closes_sum`."""
+        """Whether values sum to f(x) - v(0): as `closes_sum` says."""
         return self.closes_sum
 
     @property
@@ -59,7 +59,7 @@ class PerFeature(Estimator):
 
     @property
     def draws_own_rows(self) -> bool:
-        """As `own_draws`."""
+        """Whether each player has draws of its own: as `own_draws` says."""
         return self.own_draws
 
     def unit_draws(self, n_players: int) -> int:

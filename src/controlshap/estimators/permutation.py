@@ -44,7 +44,7 @@ class Permutation(Estimator):
 
     @property
     def efficient(self) -> bool:
-        """As `closes_sum`."""
+        """Whether values sum to f(x) - v(0): as `closes_sum` says."""
         return self.closes_sum
 
     def evaluates_base(self, *, finite: bool) -> bool:

@@ -41,7 +41,7 @@ class Transformed(KnownFunction):
 
     @property
     def steps_a_draw(self) -> int:
-        """Those of the function."""
+        """The steps of the function."""
         return self.inner.steps_a_draw
 
     def predict(self, rows: FloatArray) -> FloatArray:
@@ -106,7 +106,7 @@ class Blend(KnownFunction):
     constant: float = 0.0
 
     def predict(self, rows: FloatArray) -> FloatArray:
-        """Values `(n,)`."""
+        """Values `(n,)` of the function."""
         return np.asarray(self.constant + self.inner.predict(rows).reshape(len(rows), -1) @ self.weights)
 
     def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
@@ -152,7 +152,7 @@ class Combination(KnownFunction):
 
     @property
     def steps_a_draw(self) -> int:
-        """Those of all parts."""
+        """The steps of all parts."""
         return sum(part.steps_a_draw for part in self.parts)
 
     def predict(self, rows: FloatArray) -> FloatArray:

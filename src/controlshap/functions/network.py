@@ -72,7 +72,7 @@ class Network(KnownFunction):
     takes_scores = True
 
     def predict(self, rows: FloatArray) -> FloatArray:
-        """Values `(n,)`."""
+        """Values `(n,)` of the network."""
         values: FloatArray = expit(rows @ self.weights.T + self.intercepts) @ self.scales + self.constant
         return values + rows @ self.linear if self.linear.any() else values
 
@@ -108,7 +108,7 @@ class Network(KnownFunction):
 
     @property
     def score_functions(self) -> tuple[KnownFunction, ...]:
-        """Itself."""
+        """The network itself: it is a function of scores."""
         return (self,)
 
     @property

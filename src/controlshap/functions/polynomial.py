@@ -46,7 +46,7 @@ class Quadratic(KnownFunction):
 
     @property
     def score_functions(self) -> tuple[KnownFunction, ...]:
-        """Of a linear function, networks without hidden units."""
+        """Networks without hidden units, for a linear function."""
         if self.quadratic is not None:
             return ()
         linear = np.atleast_2d(self.linear)
@@ -65,7 +65,7 @@ class Quadratic(KnownFunction):
         return np.moveaxis(players.sum_columns(np.moveaxis(by_column, -1, 0)), 0, 1)
 
     def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
-        """Of a linear function, the values for the mean draw."""
+        """Values for the mean draw, for a linear function."""
         if self.quadratic is None:
             return players.sum_columns((self.linear * (x - draws.mean(axis=0))).T)
         return np.asarray(self.draw_values(x, draws, players).mean(axis=0))

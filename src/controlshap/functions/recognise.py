@@ -31,7 +31,7 @@ _BY_COLUMN = (
 
 def recognise(source: Any, n_background: int = 1) -> KnownFunction | None:
     """The function that a fitted model is, or None; also where it would take too long over so many background rows."""
-    model, margin = _what_is_explained(source)
+    model, margin = _split_source(source)
     function = read_form(model, margin=margin)
     if function is not None and function.steps_a_draw * n_background > MOST_STEPS:
         warn_not_exact(
@@ -44,7 +44,7 @@ def recognise(source: Any, n_background: int = 1) -> KnownFunction | None:
 
 def recognise_margin(source: Any, n_background: int) -> KnownFunction | None:
     """The margin of a classifier whose probability is explained, or None; as a control, it must not take long."""
-    model, margin = _what_is_explained(source)
+    model, margin = _split_source(source)
     if margin or closed_form(model) is not None:
         return None  # walks in pairs leave nothing of a linear function
     function = read_form(model, margin=True)
@@ -71,7 +71,7 @@ def read_form(model: Any, *, margin: bool) -> KnownFunction | None:
 
 def evaluations_to_recognise(source: Any) -> int:
     """Most model evaluations that `recognise` takes, once for an explainer."""
-    model, _ = _what_is_explained(source)
+    model, _ = _split_source(source)
     inner = [step for _, step in model.steps[-1:]] if _is_one_of(model, "sklearn.pipeline", ("Pipeline",)) else []
     inner += [part for part in getattr(model, "estimators_", ()) if _is_average(model)]
     return sum(evaluations_to_recognise(part) for part in inner) if inner else count_probes(model)
@@ -91,7 +91,7 @@ def agrees(function: KnownFunction, rows: FloatArray, predictions: FloatArray, o
     return agreed
 
 
-def _what_is_explained(source: Any) -> tuple[Any, bool]:
+def _split_source(source: Any) -> tuple[Any, bool]:
     """The fitted model, and whether its margin is explained rather than a value or a probability."""
     if isinstance(source, MarginOf):
         return source.model, True

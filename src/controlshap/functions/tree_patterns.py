@@ -25,7 +25,7 @@ MOST_DENSE = 12
 MOST_FACTORS = 40
 
 
-class _Block(NamedTuple):
+class _LeafBlock(NamedTuple):
     """Leaves with equally many factors, and the patterns of the draws there.
 
     Attributes
@@ -84,7 +84,7 @@ class PatternGames:
         from_ = np.cumsum(n_factors) - n_factors
         draws = boxes.round_inputs(draws, "draws")
         passed = _Passed(boxes, draws, self._order, self._first)
-        self._blocks: list[_Block] = []
+        self._blocks: list[_LeafBlock] = []
         for k in np.unique(n_factors[n_factors > 0]):
             same = np.flatnonzero(n_factors == k)
             step = max(1, CHUNK_BYTES // (16 * len(draws)))
@@ -92,7 +92,7 @@ class PatternGames:
                 leaves = same[start : start + step]
                 factors = from_[leaves][:, None] + np.arange(k)
                 counted = _count_patterns(passed.patterns(factors), int(k), some)
-                self._blocks.append(_Block(leaves, factors, player[factors], *counted))
+                self._blocks.append(_LeafBlock(leaves, factors, player[factors], *counted))
 
     @staticmethod
     def fits(boxes: TreeFunction, players: Players) -> bool:
@@ -142,7 +142,7 @@ class PatternGames:
             of_leaves = weights * values[leaves][:, None]
             totals[:, output] += np.bincount(places.ravel(), of_leaves.ravel(), minlength=len(totals))
 
-    def _join(self, block: _Block, distinct: IntArray) -> _Pairs:
+    def _join(self, block: _LeafBlock, distinct: IntArray) -> _Pairs:
         """Patterns of rows with those patterns of draws that make the leaf worth something."""
         k = block.factors.shape[1]
         full = (1 << k) - 1
@@ -188,10 +188,10 @@ class _Passed:
         kind = np.int32 if factors.shape[1] <= 30 else np.int64
         patterns: IntArray = np.zeros((len(factors), len(self._missing)), dtype=kind)
         for slot, chosen in enumerate(factors.T):
-            patterns |= self._satisfied(chosen) * patterns.dtype.type(1 << slot)
+            patterns |= self._satisfies(chosen) * patterns.dtype.type(1 << slot)
         return patterns
 
-    def _satisfied(self, factors: IntArray) -> BoolArray:
+    def _satisfies(self, factors: IntArray) -> BoolArray:
         """Whether rows satisfy factors, `(factors, rows)`: the AND of all their sides."""
         sizes = self._ends[factors + 1] - self._ends[factors]
         if (sizes == 1).all():
@@ -212,7 +212,7 @@ class _Passed:
 def _count_patterns(
     patterns: IntArray, k: int, some: IntArray
 ) -> tuple[IntArray, IntArray, FloatArray, IntArray, IntArray]:
-    """Starts, bits, shares and singled-out draws of `_Block` from the draws' patterns `(leaves, draws)`."""
+    """Starts, bits, shares and singled-out draws of `_LeafBlock` from the draws' patterns `(leaves, draws)`."""
     distinct, number = _number_patterns(patterns, k)
     counts = np.bincount(number.ravel(), minlength=len(distinct))
     of_some = number[:, some].ravel()

@@ -112,7 +112,7 @@ class TreeFunction(KnownFunction):
         leaf, first, everywhere = self._leaf_starts
         predictions += self.values[everywhere].sum(axis=0)
         for start, stop in self.row_blocks(len(rows)):
-            inside = reduce_runs(np.bitwise_and, self.pack_passed(rows[start:stop]), first)
+            inside = reduce_runs(np.bitwise_and, self.pack_satisfied(rows[start:stop]), first)
             which, row = np.nonzero(unpack_bits(inside, stop - start))
             for output, values in enumerate(self.values[leaf[first]].T):
                 predictions[start:stop, output] += np.bincount(row, values[which], minlength=stop - start)
@@ -155,7 +155,7 @@ class TreeFunction(KnownFunction):
         for start in range(0, n_rows, 64 * n_words):
             yield start, min(start + 64 * n_words, n_rows)
 
-    def pack_passed(self, rows: FloatArray) -> Words:
+    def pack_satisfied(self, rows: FloatArray) -> Words:
         """Which of the rows (as the library compares them) pass each side, as bits `(words, sides)`.
 
         The rows at most some bound are a first part of the column's sorted rows, so two tables of such parts serve
@@ -182,7 +182,7 @@ class TreeFunction(KnownFunction):
         return bits
 
 
-class _Block(NamedTuple):
+class _DrawBlock(NamedTuple):
     """Some draws, and which of them satisfy each factor `(words, factors)`."""
 
     start: int
@@ -297,11 +297,11 @@ class BoxGames:
                         weights = np.einsum("an,an->n", counts, of_both[2:top, n_failed])
                         pairs = self._pairs(row.satisfied[at], row.satisfied[batch.at[other]])
                         index += self._scatter(pairs, weights, batch.leaves, p * p)
-        index += self._of_failed(row, mixed, neither)
+        index += self._count_failed_pairs(row, mixed, neither)
         matrix = index.reshape(p, p, -1) / len(self.draws)
         return matrix + matrix.swapaxes(0, 1)
 
-    def _of_failed(self, row: _AtRow, mixed: FloatArray, neither: FloatArray) -> FloatArray:
+    def _count_failed_pairs(self, row: _AtRow, mixed: FloatArray, neither: FloatArray) -> FloatArray:
         """Pairs with a factor that x fails, from the weights of satisfied factors and of leaves."""
         n_places = self.players.n_players**2
         index = np.zeros((n_places, self.boxes.values.shape[1]))
@@ -346,14 +346,14 @@ class BoxGames:
         n_satisfied = np.bincount(self._leaf[satisfied], minlength=boxes.n_leaves)
         return _AtRow(satisfied, np.flatnonzero(~passed), n_satisfied, self._n_factors - n_satisfied)
 
-    def _blocks(self) -> Iterator[_Block]:
+    def _blocks(self) -> Iterator[_DrawBlock]:
         for start, stop in self.boxes.row_blocks(len(self.draws)):
-            bits = self.boxes.pack_passed(self.draws[start:stop])
+            bits = self.boxes.pack_satisfied(self.draws[start:stop])
             if self.players.is_grouped:
                 bits = reduce_runs(np.bitwise_and, bits[:, self._order], self._first)
-            yield _Block(start, stop, bits)
+            yield _DrawBlock(start, stop, bits)
 
-    def _batches(self, row: _AtRow, block: _Block, chunk_bytes: int, pair_bytes: int) -> Iterator[_Batch]:
+    def _batches(self, row: _AtRow, block: _DrawBlock, chunk_bytes: int, pair_bytes: int) -> Iterator[_Batch]:
         """The leaves worth something for some draw, in batches of like ones; a pair is a leaf and a draw."""
         everyone = pack_bits(np.ones((1, block.stop - block.start), dtype=bool))
         alive = np.repeat(everyone, self.boxes.n_leaves, axis=1)

@@ -23,7 +23,7 @@ from controlshap.interactions.even_process import EvenProcess
 from controlshap.interactions.index import pair_numbers
 from controlshap.interactions.units import EvaluatedUnits
 from controlshap.sampling.game import FunctionGame
-from controlshap.sampling.sampler import Sampler
+from controlshap.sampling.sampler import UnitSampler
 
 #: Pairs of coalitions that a process is fitted to, a tenth of a second for each fold; and where their values have the
 #: noise of draws, from which it learns little: without it, errors are 2 to 10 % larger.
@@ -70,7 +70,7 @@ class PairControls:
         sampler = units.sampler
         imputer, memory = sampler.game.imputer, sampler.game.memory_limit
         functions = functions or _fit_starts(sampler, folds, learners)
-        functions, known = _with_known(sampler, folds, functions)
+        functions, known = _keep_known(sampler, folds, functions)
         games = [FunctionGame.of(of_fold, sampler.game.x, imputer, memory) for of_fold in functions]
         processes: list[tuple[EvenProcess, ...]] = []
         if sampler.estimator.paired:
@@ -79,7 +79,7 @@ class PairControls:
             known = np.concatenate([known, _known_of_processes(processes)], axis=3)
         return cls(folds, games, processes, known)
 
-    def values(self, sampler: Sampler, fold: int, design: Any, draws: FloatArray) -> FloatArray:
+    def values(self, sampler: UnitSampler, fold: int, design: Any, draws: FloatArray) -> FloatArray:
         """Controls of units of a fold `(u, k, outputs, controls)`, less half of their values at the ends."""
         parts = []
         if self.games:
@@ -103,7 +103,7 @@ class PairControls:
         return np.concatenate([np.pad(of_functions, ((0, 0), (0, 1))), with_process, alone, 0.5 * alone])
 
 
-def _fit_starts(sampler: Sampler, folds: Folds, learners: Sequence[Control]) -> tuple[Functions, ...]:
+def _fit_starts(sampler: UnitSampler, folds: Folds, learners: Sequence[Control]) -> tuple[Functions, ...]:
     """Functions that processes over coalitions start from, which are not kept with the values."""
     start = next((learner.start for learner in learners if learner.start and learner.models_coalitions), None)
     if start is None:
@@ -112,7 +112,9 @@ def _fit_starts(sampler: Sampler, folds: Folds, learners: Sequence[Control]) -> 
     return tuple(tuple((start.fit(of_output, k),) for of_output in data) for k in range(folds.n_folds))
 
 
-def _with_known(sampler: Sampler, folds: Folds, functions: Sequence[Functions]) -> tuple[list[Functions], FloatArray]:
+def _keep_known(
+    sampler: UnitSampler, folds: Folds, functions: Sequence[Functions]
+) -> tuple[list[Functions], FloatArray]:
     """The functions with known interactions, and these `(folds, pairs, outputs, functions)`."""
     rows, players = sampler.base.rows, sampler.game.imputer.players
     pairs = pair_numbers(players.n_players)
@@ -154,7 +156,7 @@ def _with_known(sampler: Sampler, folds: Folds, functions: Sequence[Functions]) 
     return chosen, known
 
 
-def _rows_apart(sampler: Sampler, folds: Folds) -> list[IntArray] | None:
+def _rows_apart(sampler: UnitSampler, folds: Folds) -> list[IntArray] | None:
     """Background rows of each fold, where units have one row each and no row is in two folds; else None."""
     if folds.of_kept is None or sampler.estimator.unit_draws(sampler.game.imputer.players.n_players) > 1:
         return None
@@ -163,7 +165,7 @@ def _rows_apart(sampler: Sampler, folds: Folds) -> list[IntArray] | None:
     return own if sum(len(part) for part in own) == len(np.unique(drawn)) else None
 
 
-def _function_values(sampler: Sampler, game: FunctionGame, design: Any, draws: FloatArray) -> FloatArray:
+def _function_values(sampler: UnitSampler, game: FunctionGame, design: Any, draws: FloatArray) -> FloatArray:
     """Means over draws `(u, k, outputs, functions)`, less half of the values at the ends."""
     rows = sampler.estimator.unit_rows(game.imputer, game.x, design, draws)
     half = 0.5 * (game.evaluate(draws).mean(axis=1) + game.at_x)

@@ -23,7 +23,7 @@ from controlshap.interactions.index import index_terms, pair_numbers, squared_we
 from controlshap.interactions.units import EvaluatedUnits
 from controlshap.problem import Problem
 from controlshap.results.collect import PairResult
-from controlshap.sampling.sampler import Sampler
+from controlshap.sampling.sampler import UnitSampler
 from controlshap.sampling.units import Units
 from controlshap.statistics.analysis import Analysis, Sample, analyse
 from controlshap.statistics.control_variate import Estimate, KnownValues
@@ -52,7 +52,7 @@ def known_interactions(problem: Problem, function: KnownFunction, x: FloatArray)
 
 def estimate_interactions(
     problem: Problem,
-    sampler: Sampler,
+    sampler: UnitSampler,
     learners: Sequence[Control],
     functions: Sequence[Functions],
     rng: tuple[np.random.Generator, np.random.Generator],
@@ -169,7 +169,7 @@ def _analyse(
     return analyse(sample, roots, known, rng, by_folds=by_folds)
 
 
-def _live_pairs(sampler: Sampler) -> BoolArray | None:
+def _live_pairs(sampler: UnitSampler) -> BoolArray | None:
     """Pairs that differ from x in some background row, both of them; the others are 0. None where all may matter."""
     players = sampler.game.imputer.players
     if not sampler.game.imputer.mixes_columns:

@@ -10,7 +10,7 @@ import numpy as np
 
 from controlshap._types import FloatArray
 from controlshap.crossfitting.fit import BATCH_DOUBLES
-from controlshap.sampling.sampler import Sampler
+from controlshap.sampling.sampler import UnitSampler
 from controlshap.sampling.units import Units
 from controlshap.statistics.batches import UnitIds
 from controlshap.statistics.two_stage import TwoStageDesign
@@ -28,12 +28,12 @@ class EvaluatedUnits:
         What coalitions are worth, means over draws, less half of v(0) + v(all) of the same draws.
     """
 
-    sampler: Sampler
+    sampler: UnitSampler
     ids: UnitIds
     values: FloatArray
 
     @classmethod
-    def of(cls, sampler: Sampler) -> EvaluatedUnits:
+    def of(cls, sampler: UnitSampler) -> EvaluatedUnits:
         """From the log of evaluations, and v_b(0) of each unit's draws."""
         means = sampler.game.log.means
         if means is None:
@@ -65,6 +65,6 @@ class EvaluatedUnits:
         return self.sampler.kept.replay(_at_once(self.sampler))
 
 
-def _at_once(sampler: Sampler) -> int:
+def _at_once(sampler: UnitSampler) -> int:
     n_players, n_columns = sampler.game.imputer.players.n_players, len(sampler.game.x)
     return max(1, BATCH_DOUBLES // (sampler.unit_cost * max(n_players, n_columns)))

@@ -151,7 +151,7 @@ class SecondColumn:
         self.predict_proba = predict_proba
 
     def __call__(self, rows: Any) -> Any:
-        """Predict."""
+        """Predictions of the wrapped model."""
         return self.predict_proba(rows)[:, 1]
 
 
@@ -185,5 +185,5 @@ class LightgbmBooster:
         self.booster = booster
 
     def __call__(self, rows: Any) -> Any:
-        """Predict."""
+        """Predictions of the wrapped model."""
         return self.booster.predict(rows)

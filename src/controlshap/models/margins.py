@@ -30,7 +30,7 @@ class MarginOf:
         self.model = model
 
     def __call__(self, rows: Any) -> Any:
-        """Predict."""
+        """Margins of the model."""
         predict = _find_margin(self.model)
         assert predict is not None
         return predict(rows)

@@ -132,7 +132,7 @@ def interactions(explanation: Explanation, level: float) -> Chart:
     return Chart(bars, _ticks(0.0, largest))
 
 
-def certified(ranking: Ranking) -> Chart:
+def share_certified(ranking: Ranking) -> Chart:
     """For each k: the share of rows whose k largest players are certified."""
     cuts = ranking.separated
     n = len(cuts)

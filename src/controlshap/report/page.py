@@ -86,7 +86,7 @@ def _output(explanation: Explanation, name: str, level: float, markup: Any) -> d
         "name": name,
         "sentences": [sentences.about_importance(explanation, summary, level), sentences.about_order(ranking)],
         "importance": charts.importance(explanation, summary, level),
-        "certified": charts.certified(ranking) if len(explanation) > 1 else None,
+        "certified": charts.share_certified(ranking) if len(explanation) > 1 else None,
         "order": ranking.describe(0),
         "bias": format_number(float(summary.bias_bound.max()), 2),
         "exact": not explanation.standard_errors.any(),

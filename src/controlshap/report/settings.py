@@ -49,7 +49,7 @@ def _is_opaque(text: str) -> bool:
     )
 
 
-def _changed(settings: dict[str, Any], defaults: dict[str, Any]) -> list[str]:
+def _changed_arguments(settings: dict[str, Any], defaults: dict[str, Any]) -> list[str]:
     """The arguments that differ from their defaults."""
     values = {name: settings.get(name, default) for name, default in defaults.items()}
     return [
@@ -73,15 +73,22 @@ def _groups(explanation: Explanation) -> list[str]:
 def code(explanation: Explanation) -> str:
     """Python that gives the same numbers, from the same model, background and rows."""
     settings = explanation.settings
-    calling = ["X", *_changed(settings, _CALLING)]
+    calling = ["X", *_changed_arguments(settings, _CALLING)]
     rng = f"rng={explanation.entropy}"
     if "link" in settings:
         table = _MAKING | {"seconds_per_evaluation": "0.0"}
-        making = ["model", "background", *_link(settings), *_changed(settings, table), *_groups(explanation), rng]
+        making = [
+            "model",
+            "background",
+            *_link(settings),
+            *_changed_arguments(settings, table),
+            *_groups(explanation),
+            rng,
+        ]
         construction = f"explainer = controlshap.KernelExplainer({', '.join(making)})"
         call = f"explainer.shap_values({', '.join(calling)})\nexplanation = explainer.explanation"
     else:
-        making = ["model", "background", *_changed(settings, _MAKING), *_groups(explanation)]
+        making = ["model", "background", *_changed_arguments(settings, _MAKING), *_groups(explanation)]
         construction = f"explainer = controlshap.Explainer({', '.join(making)})"
         call = f"explanation = explainer({', '.join([*calling, rng])})"
     return f"import controlshap\n\n{construction}\n{call}"

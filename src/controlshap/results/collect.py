@@ -27,7 +27,7 @@ class PairResult:
 
     @classmethod
     def exact(cls, indices: FloatArray) -> PairResult:
-        """Without error."""
+        """A result without error."""
         return cls(indices, np.zeros(indices.shape), np.full(indices.shape, np.inf))
 
 

@@ -42,7 +42,7 @@ class Interactions:
 
     @property
     def values(self) -> FloatArray:
-        """As in shap's arrays: `I_ij / 2` off the diagonal, on it the main effect `phi_i - sum_j I_ij / 2`.
+        """Arrays as shap has them: `I_ij / 2` off the diagonal, on it the main effect `phi_i - sum_j I_ij / 2`.
 
         A row of a matrix sums to the player's Shapley value, and the whole matrix to the prediction less the base
         value.

@@ -11,7 +11,7 @@ from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.statistics.certainty import magnitude_order, order_ratios, separated, swap_probabilities
+from controlshap.statistics.certainty import magnitude_order, mark_separated, order_ratios, swap_probabilities
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
@@ -134,7 +134,7 @@ def rank(explanation: Explanation, level: float) -> Ranking:
             players = magnitude_order(estimates)
             order[row, :, output] = players
             ratios = order_ratios(estimates, spread, freedom, alpha)
-            cuts[row, :, output] = separated(ratios, estimates, players)
+            cuts[row, :, output] = mark_separated(ratios, estimates, players)
             swaps[row, :, output] = swap_probabilities(estimates, spread, freedom, players)
     if not several:
         order, cuts, swaps = order[..., 0], cuts[..., 0], swaps[..., 0]

@@ -82,7 +82,8 @@ def _row_as_text(explanation: Explanation, row: int, number: int) -> str:
     values, reaches = part.values[0], _reaches(part)[0]
     order = np.argsort(-np.abs(values), kind="stable")
     named = [
-        f"{part.feature_names[player]} {_signed(values[player], reaches[player])}" for player in order[:TEXT_PLAYERS]
+        f"{part.feature_names[player]} {_format_signed(values[player], reaches[player])}"
+        for player in order[:TEXT_PLAYERS]
     ]
     more = f", {len(order) - TEXT_PLAYERS} more" if len(order) > TEXT_PLAYERS else ""
     base, total = _base_and_prediction(part, 0)
@@ -101,7 +102,7 @@ def _reaches(explanation: Explanation) -> FloatArray:
     return (high - low) / 2.0
 
 
-def _signed(value: float, reach: float) -> str:
+def _format_signed(value: float, reach: float) -> str:
     text = format_with_error(float(value), float(reach)).replace("\N{NO-BREAK SPACE}", " ")
     return f"+{text}" if value > 0 else text
 
@@ -119,7 +120,7 @@ def show_interactions(interactions: Interactions) -> str:
         pairs = part.tidy_columns()
         values, reaches = pairs["interaction"], (pairs["high"] - pairs["low"]) / 2.0
         named = [
-            f"{pairs['feature'][pair]} × {pairs['partner'][pair]} {_signed(values[pair], reaches[pair])}"
+            f"{pairs['feature'][pair]} × {pairs['partner'][pair]} {_format_signed(values[pair], reaches[pair])}"
             for pair in np.argsort(-np.abs(values), kind="stable")[:TEXT_PAIRS]
         ]
         more = f", {len(values) - TEXT_PAIRS} more" if len(values) > TEXT_PAIRS else ""
@@ -175,7 +176,7 @@ def explanation_as_html(explanation: Explanation) -> str:
         [
             str(row),
             *(format_number(number) for number in _base_and_prediction(part, row)[::-1]),
-            *(_signed(part.values[row, player], reaches[row, player]) for player in shown),
+            *(_format_signed(part.values[row, player], reaches[row, player]) for player in shown),
         ]
         for row in range(len(part))
     ]

@@ -153,7 +153,7 @@ def _strip_zeros(text: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _fixed(value: float, places: int) -> str:
+def _format_fixed(value: float, places: int) -> str:
     text = f"{value:,.{max(places, 0)}f}"
     return text if float(text.replace(",", "")) != 0.0 else text.lstrip("-")
 
@@ -174,7 +174,7 @@ def format_number(value: float, digits: int = 4) -> str:
     if exponent < -5 or exponent > 8:
         return "".join(_power(value, digits - 1)).replace("-", MINUS)
     places = digits - 1 - exponent
-    return _strip_zeros(_fixed(round(value, places), places)).replace("-", MINUS)
+    return _strip_zeros(_format_fixed(round(value, places), places)).replace("-", MINUS)
 
 
 def format_label(value: float, digits: int = 4) -> str:
@@ -201,7 +201,7 @@ def format_with_error(value: float, error: float) -> str:
         first = max(0, places + math.floor(math.log10(max(abs(value), error))))
         shown, spread = ("".join(_power(*pair)) for pair in ((value, first), (error, ERROR_DIGITS - 1)))
     else:
-        shown, spread = (_fixed(round(number, places), places) for number in (value, error))
+        shown, spread = (_format_fixed(round(number, places), places) for number in (value, error))
     return f"{shown}{PLUS_MINUS}{spread}".replace("-", MINUS)
 
 

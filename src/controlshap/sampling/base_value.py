@@ -31,12 +31,12 @@ def base_sample(
     left = budget - game.n_evaluations - n_draws
     n_units = left // estimator.unit_cost(problem.players.n_players, finite=False)
     if min(n_draws, n_units) > strata.MANY_UNITS:
-        return _merged_base(problem, game, n_draws, rng)
+        return _merge_base(problem, game, n_draws, rng)
     rows = problem.imputer.sample(n_draws, rng)
     return BaseSample(rows, game.evaluate(rows), base.population)
 
 
-def _merged_base(problem: Problem, game: Game, n_draws: int, rng: np.random.Generator) -> BaseSample:
+def _merge_base(problem: Problem, game: Game, n_draws: int, rng: np.random.Generator) -> BaseSample:
     """Many draws, in batches as units are, and as many at once as the memory limit allows."""
     batches, some = Batches(1), problem.base.rows[:1]
     for part in game.slices(n_draws, COPIES * len(game.x)):

@@ -48,7 +48,7 @@ class KeptUnits:
 
     @property
     def ids(self) -> UnitIds:
-        """All units."""
+        """All units kept so far."""
         if len(self._ids) > 1:
             self._ids = [UnitIds.concatenate(self._ids)]
         return self._ids[0]
@@ -138,7 +138,7 @@ class BatchedUnits:
 
     @property
     def merged(self) -> Merged:
-        """The batches."""
+        """The batches of all units."""
         if self._merged is None:  # pragma: no cover - there is an estimate after `fewest` units only
             raise RuntimeError("no units were merged yet")
         return self._merged
@@ -177,7 +177,7 @@ class BatchedUnits:
         return self._solved
 
     def _regressors(self) -> Iterator[tuple[UnitIds, FloatArray]]:
-        """Those of all units again, where they are rows of a regression."""
+        """The regressors of all units again, where these are rows of a regression."""
         stream, estimator, n_units = self.stream.restart(), self.stream.estimator, self.stream.n_units
         while estimator.is_least_squares and stream.n_units < n_units:
             start = stream.n_units

@@ -30,7 +30,7 @@ Keeping = Literal["units", "batches", "coalition means"]
 
 
 @dataclass
-class Sampler:
+class UnitSampler:
     """Evaluates the units of one row, as many as asked for, and keeps their terms.
 
     Attributes
@@ -178,7 +178,7 @@ class Sampler:
         """Background rows `(n, draws)` behind the terms."""
         return self.kept.rows()
 
-    def evaluated(self) -> tuple[UnitIds, Any, FloatArray]:
+    def kept_evaluations(self) -> tuple[UnitIds, Any, FloatArray]:
         """Units whose evaluations are kept, their designs, and outputs `(units, k, draws, outputs)`."""
         if self.game.log.units is None:
             raise RuntimeError("the evaluations of units are not kept")

@@ -86,7 +86,7 @@ def analyse(
         means = design.block_means(terms.pseudo_values(weights))
         blocks = Blocks(means, root, shared, deal_folds(design.n_blocks, rng), design.block_weights)
 
-    def adjusted(known: KnownValues | None, size: Array | None) -> tuple[Estimate, Coefficients | None]:
+    def adjust_with(known: KnownValues | None, size: Array | None) -> tuple[Estimate, Coefficients | None]:
         # without control a constrained estimate is efficient, and there is nothing to fit
         if blocks is None or (known is None and (total is None or terms.constrained)):
             return _adjust_by_units(estimates, joined, known, size, total)
@@ -95,20 +95,20 @@ def analyse(
             crossed = mix(_adjust_by_units(estimates, joined, known, size, total)[0], crossed, uncancelled)
         return crossed, coefficients
 
-    def allowed(estimate: Estimate) -> Estimate:
+    def allow(estimate: Estimate) -> Estimate:
         # factors that come from resamples or groups are no jumps, and a population that was seen whole holds no more
         if (len(root.part) and root.block is None) or (design.exact_within and uncancelled == 0.0):
             return estimate
         return allow_for_jump(estimate, root, terms, weights, sample.live)
 
-    uncontrolled, _ = adjusted(None, None)
-    uncontrolled = allowed(uncontrolled)
+    uncontrolled, _ = adjust_with(None, None)
+    uncontrolled = allow(uncontrolled)
     if known is None:
         nothing = zeros((*uncontrolled.values.shape, 0), estimates)
         return Analysis(uncontrolled, uncontrolled, nothing.sum(axis=-1), nothing)
-    controlled, fit = adjusted(known, _sizes(sample.at_x[..., 1:], known.values))
+    controlled, fit = adjust_with(known, _sizes(sample.at_x[..., 1:], known.values))
     assert fit is not None  # there are controls
-    return Analysis(allowed(controlled), uncontrolled, fit.squared_correlation, fit.alpha)
+    return Analysis(allow(controlled), uncontrolled, fit.squared_correlation, fit.alpha)
 
 
 def _sizes(at_x: Array, known: Array) -> Array:

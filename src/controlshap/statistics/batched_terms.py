@@ -101,7 +101,7 @@ class LinearisedTerms:
         return len(self.lift)
 
     def solve(self, weights: FloatArray) -> FloatArray:
-        """Weighted means."""
+        """Weighted means of the values."""
         return np.tensordot(weights, self.values, axes=1)
 
     def pseudo_values(self, weights: FloatArray) -> FloatArray:  # noqa: ARG002 (linear by now)

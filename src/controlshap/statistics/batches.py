@@ -76,7 +76,7 @@ class Batches:
         if not hasattr(self, "sums"):
             self.sums = np.zeros((*self.counts.shape, *values.shape[1:]))
         while units.rank.max(initial=0) >= self.size * places:
-            self.counts, self.sums = _paired(self.counts), _paired(self.sums)
+            self.counts, self.sums = _pair_up(self.counts), _pair_up(self.sums)
             self.size *= 2
         numbers, index = np.unique(units.block * places + units.rank // self.size, return_inverse=True)
         index = index.reshape(-1)
@@ -89,7 +89,7 @@ class Batches:
         return Batches(self.n_blocks)
 
     def means(self) -> FloatArray:
-        """Of the batches that have units, block by block."""
+        """Means of the batches that have units, block by block."""
         used = self.counts > 0
         return self.sums[used] / self.counts[used].reshape(-1, *[1] * (self.sums.ndim - 2))
 
@@ -109,7 +109,7 @@ class Batches:
         return TwoStageDesign(block, population, sizes=sizes)
 
 
-def _paired(values: _Array) -> _Array:
+def _pair_up(values: _Array) -> _Array:
     """Neighbours put together; the second half of the places is free."""
     paired = np.zeros_like(values)
     paired[:, : values.shape[1] // 2] = values[:, ::2] + values[:, 1::2]

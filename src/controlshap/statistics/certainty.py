@@ -162,7 +162,7 @@ def simultaneous_tail(covariance: FloatArray, dof: FloatArray, alpha: float) -> 
     return float(np.clip(ndtr(-critical), sidak, alpha / 2.0))
 
 
-def separated(ratios: FloatArray, values: FloatArray, order: IntArray) -> BoolArray:
+def mark_separated(ratios: FloatArray, values: FloatArray, order: IntArray) -> BoolArray:
     """Which top sets of the order are certain `(p - 1,)`; a tie (known, or rounding) separates nothing."""
     size = np.abs(values)[order]
     return (cut_ratios(ratios, order) <= 1.0) & (size[:-1] - size[1:] > rounding_floor(values))

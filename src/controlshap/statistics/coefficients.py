@@ -96,13 +96,13 @@ def regress(
             moved = factors[..., 0] - sum_products(offset[..., None, :, :, :], factors[..., 1:], axis=-1)
             factors = concat([moved[..., None], factors[..., 1:]], axis=-1)
     dof = xp.where(xp.isfinite(dof), dof, 0.0)  # infinite where the model shows no variance: nothing to learn from
-    fit = _bounded(_regress(shifted, dof, size, factors, fitted_before=bool(len(priors))), priors)
+    fit = _bound_correction(_regress(shifted, dof, size, factors, fitted_before=bool(len(priors))), priors)
     left = shifted[..., 0, 0] * (1.0 - fit.squared_correlation)
     reduction = xp.where(whole > 0, 1.0 - left / xp.where(whole > 0, whole, 1.0), 0.0)
     return Coefficients(offset + fit.alpha, xp.clip(reduction, 0.0, 1.0), fit.alpha)
 
 
-def _bounded(fit: Coefficients, priors: FloatArray) -> Coefficients:
+def _bound_correction(fit: Coefficients, priors: FloatArray) -> Coefficients:
     """A correction to the prior of a function that was fitted to the model: at most `MOST_CORRECTION`.
 
     A multiple of such a function comes from a few units in which, by chance, it hardly varied, and rare rows in the

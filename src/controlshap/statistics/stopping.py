@@ -72,7 +72,7 @@ class Rule:
         return float(cuts[: self.k].max(initial=0.0))
 
 
-def known_badly(dof: FloatArray) -> FloatArray:
+def widen_interval(dof: FloatArray) -> FloatArray:
     """How much wider an interval of 95 % is with so many degrees of freedom than with a known error."""
     return np.asarray(quantile(dof, 0.025) / quantile(np.array(np.inf), 0.025))
 
@@ -176,7 +176,7 @@ class Stopping:
             return 1.0
         ratios = [rule.ratio(snapshot, alpha_fraction * self.alpha / len(self.rules)) for rule in self.rules]
         # an error that is itself known from few degrees of freedom may be far too small, and is chosen for being small
-        largest = (snapshot.errors * known_badly(snapshot.dof)).max(axis=0)
+        largest = (snapshot.errors * widen_interval(snapshot.dof)).max(axis=0)
         if self.absolute is not None:
             ratios.append(float((largest / self.absolute).max()))
         if self.tolerance is not None:

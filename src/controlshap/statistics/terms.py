@@ -89,7 +89,7 @@ class UnitTerms(Terms, Protocol):
     def unit_values(self) -> FloatArray:
         """What units contribute: terms `(n, c, o, f)` of a mean, or targets `(n, draws, o, f)` of a regression."""
 
-    def expected(self, values: FloatArray) -> FloatArray:
+    def expected_units(self, values: FloatArray) -> FloatArray:
         """Mean of `unit_values` over designs and draws if the estimate is `values` (c, o, f), to broadcast."""
 
     def split_noise(self, of_draws: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -116,7 +116,7 @@ class MeanTerms:
         return int(self.values.shape[-4])
 
     def solve(self, weights: FloatArray) -> Array:
-        """Weighted means."""
+        """Weighted means of the values."""
         return weighted_sum(weights, self.values, axis=-4)
 
     def pseudo_values(self, weights: FloatArray) -> Array:  # noqa: ARG002 (a mean is linear)
@@ -138,10 +138,10 @@ class MeanTerms:
         return self
 
     def unit_values(self) -> FloatArray:
-        """The terms."""
+        """The terms themselves."""
         return self.values
 
-    def expected(self, values: FloatArray) -> FloatArray:
+    def expected_units(self, values: FloatArray) -> FloatArray:
         """The estimate itself, for every unit."""
         return values[None]
 
@@ -259,7 +259,7 @@ class LeastSquaresTerms:
         """Targets of each draw."""
         return self.draw_targets
 
-    def expected(self, values: FloatArray) -> FloatArray:
+    def expected_units(self, values: FloatArray) -> FloatArray:
         """`a' phi` for every unit, function by function, shape (n, 1, o, f)."""
         o, f = values.shape[1:]
         by_function = values[:-1].reshape(-1, o * f).T.copy()

@@ -119,7 +119,7 @@ def encode(value: Any, arrays: dict[str, Any], name: str, describe_own: bool = F
 
 
 def decode(value: Any, arrays: dict[str, Any]) -> Any:
-    """Undo `encode`."""
+    """The setting that `encode` turned into JSON."""
     if isinstance(value, list):
         return [decode(item, arrays) for item in value]
     if not isinstance(value, dict):

@@ -112,7 +112,7 @@ def _to_json(value: Any) -> Any:
 
 
 def unpack_data(packed: Any, levels: list[list[Any] | str | None] | None) -> Any:
-    """Undo `pack_data`."""
+    """The data that `pack_data` turned into arrays."""
     if levels is None:
         return packed
     data = np.empty(packed.shape, dtype=object)

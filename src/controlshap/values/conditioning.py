@@ -41,7 +41,7 @@ class Moments:
 
     @property
     def covariance(self) -> FloatArray:
-        """Of the draws, shape (columns, columns)."""
+        """Covariance of the draws, shape (columns, columns)."""
         return self.correlation * np.outer(self.spread, self.spread)
 
 

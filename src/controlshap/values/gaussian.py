@@ -99,9 +99,9 @@ class GaussianConditional(ValueFunction):
         if self.margins == "empirical":
             return self._bind_scores(background, players, feature_names)
         n_columns = background.shape[1]
-        mean = background.mean(axis=0) if self.mean is None else _shaped("mean", self.mean, (n_columns,))
+        mean = background.mean(axis=0) if self.mean is None else _reshape("mean", self.mean, (n_columns,))
         if self.covariance is not None:
-            covariance = _shaped("covariance", self.covariance, (n_columns, n_columns))
+            covariance = _reshape("covariance", self.covariance, (n_columns, n_columns))
             if not np.allclose(covariance, covariance.T, rtol=1e-8, atol=1e-12):
                 raise InvalidArgumentError("`covariance` must be symmetric; pass (C + C.T) / 2.")
         elif len(background) < 2:
@@ -200,7 +200,7 @@ class GaussianImputer(NormalParts):
         bins = np.minimum(sizes, absent) // SIZE_BIN
         direct = sizes <= absent
         for by_revealed in (True, False):
-            solve = self._by_revealed if by_revealed else self._by_absent
+            solve = self._solve_by_revealed if by_revealed else self._solve_by_absent
             for number in range(n_columns // (2 * SIZE_BIN) + 1):
                 members = np.flatnonzero((direct == by_revealed) & (bins == number))
                 # Batches that stay in the processor's cache.
@@ -217,25 +217,25 @@ class GaussianImputer(NormalParts):
                     rows[chosen] = shift
         return rows.reshape(u, k, n_draws, n_columns)
 
-    def _by_revealed(self, revealed: BoolArray, gaps: FloatArray) -> FloatArray:
+    def _solve_by_revealed(self, revealed: BoolArray, gaps: FloatArray) -> FloatArray:
         """R[:,S] R[S,S]^-1 gap_S, for gaps that are 0 outside S."""
         correlation = self.moments.correlation
-        spread = _solved(self._padded_correlation, revealed, gaps)
+        spread = _solve_members(self._padded_correlation, revealed, gaps)
         result: FloatArray = spread @ correlation
         return result
 
-    def _by_absent(self, revealed: BoolArray, gaps: FloatArray) -> FloatArray:
+    def _solve_by_absent(self, revealed: BoolArray, gaps: FloatArray) -> FloatArray:
         """The same through the precision P: on the absent H, -P[H,H]^-1 P[H,S] gap_S."""
-        shift = _solved(self._padded_precision, ~revealed, (gaps * revealed[:, None]) @ self.precision)
+        shift = _solve_members(self._padded_precision, ~revealed, (gaps * revealed[:, None]) @ self.precision)
         return np.negative(shift, out=shift)
 
     @cached_property
     def _padded_correlation(self) -> FloatArray:
-        return _padded(self.moments.correlation)
+        return _pad(self.moments.correlation)
 
     @cached_property
     def _padded_precision(self) -> FloatArray:
-        return _padded(self.precision)
+        return _pad(self.precision)
 
     def walk_rows(self, x: FloatArray, permutations: IntArray, draws: FloatArray) -> FloatArray:
         """All prefixes of a permutation from one Cholesky factor."""
@@ -268,9 +268,9 @@ class GaussianImputer(NormalParts):
         """
         reach = np.einsum("udc,udc->u", gaps, gaps) * self._largest_precision
         rows = np.take_along_axis(gaps, order[:, None, :], axis=2)
-        return _bordered(self.moments.correlation, order, rows, (2.0 * reach + 1.0)[:, None])
+        return _extend_factor(self.moments.correlation, order, rows, (2.0 * reach + 1.0)[:, None])
 
-    def substituted(
+    def substitute(
         self, columns: IntArray, rows: FloatArray, own: FloatArray | None = None, *, inverse: bool = False
     ) -> FloatArray:
         """`K^-1 row` `(u, n, h)` for rows `(n, c)`, with K the factor for columns `(u, h)`.
@@ -282,10 +282,10 @@ class GaussianImputer(NormalParts):
             whole, largest = self.precision, self._largest_correlation
         squares, below = float((rows**2).sum()), rows[:, columns].transpose(1, 0, 2)
         if own is None:
-            return _bordered(whole, columns, below, 2.0 * largest * squares + 1.0)[1]
+            return _extend_factor(whole, columns, below, 2.0 * largest * squares + 1.0)[1]
         below = np.concatenate([below[:, :1], np.take_along_axis(own, columns[:, None], axis=2), below[:, 1:]], axis=1)
         corner = 2.0 * largest * (squares + np.einsum("udc,udc->u", own, own)) + 1.0
-        return _bordered(whole, columns, below, corner[:, None])[1]
+        return _extend_factor(whole, columns, below, corner[:, None])[1]
 
     @cached_property
     def _largest_correlation(self) -> float:
@@ -371,7 +371,7 @@ class CopulaImputer(GaussianImputer):
         """Every row has scores."""
 
 
-def _bordered(
+def _extend_factor(
     matrix: FloatArray, columns: IntArray, rows: FloatArray, corner: FloatArray | float
 ) -> tuple[FloatArray, FloatArray]:
     """Factors K `(u, h, h)` of the matrix of columns `(u, h)`, and `K^-1 row` `(u, n, h)` for rows `(u, n, h)` below.
@@ -389,7 +389,7 @@ def _bordered(
     return factors[:, :h, :h], factors[:, h:, :h]
 
 
-def _padded(matrix: FloatArray) -> FloatArray:
+def _pad(matrix: FloatArray) -> FloatArray:
     """The matrix with `SIZE_BIN` columns more that have nothing to do with the others."""
     c = len(matrix)
     padded = np.eye(c + SIZE_BIN)
@@ -397,7 +397,7 @@ def _padded(matrix: FloatArray) -> FloatArray:
     return padded
 
 
-def _solved(padded: FloatArray, masks: BoolArray, right: FloatArray) -> FloatArray:
+def _solve_members(padded: FloatArray, masks: BoolArray, right: FloatArray) -> FloatArray:
     """`matrix[M,M]^-1 right_M` on the members M of each mask `(n, c)`, 0 elsewhere, for `right` (n, d, c).
 
     Masks of different sizes are filled up with padding columns, so that one batched solution serves them all.
@@ -422,7 +422,7 @@ def _solved(padded: FloatArray, masks: BoolArray, right: FloatArray) -> FloatArr
     return np.ascontiguousarray(result[:, :c].transpose(0, 2, 1))
 
 
-def _shaped(name: str, value: object, shape: tuple[int, ...]) -> FloatArray:
+def _reshape(name: str, value: object, shape: tuple[int, ...]) -> FloatArray:
     array = np.asarray(value, dtype=float)
     if array.shape != shape:
         raise InvalidArgumentError(f"`{name}` must have shape {shape}, one per column; got {array.shape}.")

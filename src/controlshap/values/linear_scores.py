@@ -73,10 +73,10 @@ def _along(
             of_draws = (draws[part] @ weights[used].T)[..., None]  # (u, d, n, 1)
             starts = np.concatenate([np.broadcast_to(at_start, (len(order), 1, *at_start.shape)), of_draws], axis=1)
         shift, known = _running(
-            imputer.substituted(start, of_revealed, gaps), n_starts, varies[start], np.where(early, ends, 0)
+            imputer.substitute(start, of_revealed, gaps), n_starts, varies[start], np.where(early, ends, 0)
         )
         missed, left = _running(
-            imputer.substituted(back, of_hidden, hidden_gaps, inverse=True),
+            imputer.substitute(back, of_hidden, hidden_gaps, inverse=True),
             n_starts,
             varies[back],
             np.where(early, 0, c - ends),

@@ -18,7 +18,7 @@ from controlshap.data.players import Players
 
 
 @dataclass(frozen=True)
-class Margin:
+class ColumnMargin:
     """One column of the background.
 
     Attributes
@@ -68,14 +68,14 @@ class Margin:
 class Margins:
     """All columns, and the one-hot blocks among them: of each, the level that most exceeds its cut is shown."""
 
-    columns: tuple[Margin, ...]
+    columns: tuple[ColumnMargin, ...]
     blocks: tuple[IntArray, ...]
 
     @classmethod
     def of(cls, background: FloatArray, players: Players) -> Self:
         """The margins of a background."""
         blocks = tuple(block for columns in players.columns for block in _one_hot_runs(background, columns))
-        return cls(tuple(Margin.of(column) for column in background.T), blocks)
+        return cls(tuple(ColumnMargin.of(column) for column in background.T), blocks)
 
     def to_scores(self, rows: FloatArray) -> FloatArray:
         """Normal scores of rows `(n, columns)`."""

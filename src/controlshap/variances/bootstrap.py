@@ -46,7 +46,7 @@ class Bootstrap(Variance):
     def roots(self, terms: Terms, strata: TwoStageDesign, rng: np.random.Generator) -> CovarianceRoot:
         """Covariance of the resampled estimates."""
         if strata.sizes is not None:
-            return self._multiplied(strata.covariance_root(terms.pseudo_values(strata.weights)), rng)
+            return self._multiply_roots(strata.covariance_root(terms.pseudo_values(strata.weights)), rng)
         # A few resamples at a time: their weights are as long as the units are many.
         counts = [min(AT_ONCE, self.n_resamples - done) for done in range(0, self.n_resamples, AT_ONCE)]
         estimates = np.concatenate([terms.solve(strata.resample(count, rng)) for count in counts])
@@ -60,7 +60,7 @@ class Bootstrap(Variance):
             unit_dof = float(np.median(reference.degrees_of_freedom()))
         return self._as_roots(rows, unit_dof)
 
-    def _multiplied(self, roots: CovarianceRoot, rng: np.random.Generator) -> CovarianceRoot:
+    def _multiply_roots(self, roots: CovarianceRoot, rng: np.random.Generator) -> CovarianceRoot:
         """Resample batches: sums of roots times normal numbers have the covariance of the estimate."""
         rows = np.tensordot(rng.standard_normal((self.n_resamples, len(roots.factors))), roots.factors, axes=1)
         rows = (rows - rows.mean(axis=0)) / np.sqrt(self.n_resamples - 1)

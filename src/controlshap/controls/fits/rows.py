@@ -70,7 +70,7 @@ class FoldedRows:
 
     @cached_property
     def center(self) -> FloatArray:
-        """Column means."""
+        """Means of the columns."""
         mean: FloatArray = self.rows.mean(axis=0)
         return mean
 

@@ -35,7 +35,7 @@ def fit_wide_network(data: FoldedRows, fold: int | None, n_hidden: int, n_steps:
         zero = np.zeros(c)
         return Network(center, zero, zero[None], np.zeros(1), np.zeros(1))
     rng = np.random.default_rng(seed)
-    parameters = _Parameters.start(n_hidden, c, rng)
+    parameters = _WideParameters.start(n_hidden, c, rng)
     target = ((outputs - center) / spread).astype(np.float32)
     first, second = np.zeros_like(parameters.flat), np.zeros_like(parameters.flat)
     order, place = rng.permutation(n), 0
@@ -55,14 +55,14 @@ def fit_wide_network(data: FoldedRows, fold: int | None, n_hidden: int, n_steps:
 
 
 @dataclass
-class _Parameters:
+class _WideParameters:
     """All parameters in one array, and views of it: weights, intercepts, scales, linear part (its constant last)."""
 
     flat: FloatArray
     parts: list[FloatArray]
 
     @classmethod
-    def start(cls, n_hidden: int, n_columns: int, rng: np.random.Generator) -> _Parameters:
+    def start(cls, n_hidden: int, n_columns: int, rng: np.random.Generator) -> _WideParameters:
         shapes = ((n_hidden, n_columns), (n_hidden,), (n_hidden,), (n_columns + 1,))
         sizes = [int(np.prod(shape)) for shape in shapes]
         flat = np.zeros(sum(sizes), dtype=np.float32)

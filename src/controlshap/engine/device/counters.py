@@ -20,7 +20,7 @@ GOLDEN, SECOND, THIRD = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xABC98388FB8FAC
 INDEX_BITS = 20
 
 
-def signed(number: int) -> int:
+def to_signed(number: int) -> int:
     """The 64 bits of a number as torch's signed integer."""
     number &= 2**64 - 1
     return number - 2**64 if number >= 2**63 else number
@@ -28,12 +28,12 @@ def signed(number: int) -> int:
 
 def mix(bits: Any) -> Any:
     """The finalizer of splitmix64: a bijection of 64 bits in which every input bit reaches every output bit."""
-    bits = (bits ^ _shifted(bits, 30)) * signed(0xBF58476D1CE4E5B9)
-    bits = (bits ^ _shifted(bits, 27)) * signed(0x94D049BB133111EB)
-    return bits ^ _shifted(bits, 31)
+    bits = (bits ^ shift_right(bits, 30)) * to_signed(0xBF58476D1CE4E5B9)
+    bits = (bits ^ shift_right(bits, 27)) * to_signed(0x94D049BB133111EB)
+    return bits ^ shift_right(bits, 31)
 
 
-def _shifted(bits: Any, by: int) -> Any:
+def shift_right(bits: Any, by: int) -> Any:
     """A shift to the right that fills with zeros; torch's own repeats the sign."""
     return (bits >> by) & (2 ** (64 - by) - 1)
 
@@ -41,43 +41,43 @@ def _shifted(bits: Any, by: int) -> Any:
 def row_keys(entropy: int, purpose: Purpose, rows: Any) -> Any:
     """A key for each explained row, by its number (int64 tensor)."""
     seeds = np.random.SeedSequence(entropy, spawn_key=(int(purpose),)).generate_state(2, np.uint64)
-    return mix(mix(rows * signed(GOLDEN) + signed(int(seeds[0]))) ^ signed(int(seeds[1])))
+    return mix(mix(rows * to_signed(GOLDEN) + to_signed(int(seeds[0]))) ^ to_signed(int(seeds[1])))
 
 
 def unit_keys(keys: Any, units: Any) -> Any:
     """A key for each unit of a row; both tensors have the same shape, or broadcast."""
-    return mix(keys + (units + 1) * signed(SECOND))
+    return mix(keys + (units + 1) * to_signed(SECOND))
 
 
-def counted_bits(keys: Any, n: int) -> Any:
+def random_words(keys: Any, n: int) -> Any:
     """`n` random words for each key, shape (..., n)."""
-    counter = (torch.arange(n, device=keys.device) + 1) * signed(THIRD)
+    counter = (torch.arange(n, device=keys.device) + 1) * to_signed(THIRD)
     return mix(keys[..., None] + counter)
 
 
-def sorting_keys(keys: Any, n: int) -> Any:
+def random_keys(keys: Any, n: int) -> Any:
     """`n` keys, all different, whose order is uniform."""
-    high = (counted_bits(keys, n) >> INDEX_BITS) << INDEX_BITS
+    high = (random_words(keys, n) >> INDEX_BITS) << INDEX_BITS
     return high | torch.arange(n, device=keys.device)
 
 
 def random_ranks(keys: Any, n: int) -> Any:
     """Place of each of `n` players in a uniform permutation, shape (..., n): counted, which needs no sort."""
-    sort = sorting_keys(keys, n)
+    sort = random_keys(keys, n)
     return (sort[..., None, :] < sort[..., :, None]).sum(dim=-1)
 
 
 def random_orders(keys: Any, n: int) -> Any:
     """Uniform permutations of 0 to n - 1, shape (..., n)."""
-    return sorting_keys(keys, n).argsort(dim=-1)
+    return random_keys(keys, n).argsort(dim=-1)
 
 
 def standard_normals(keys: Any, n: int) -> Any:
     """`n` independent standard normal numbers for each key, doubles."""
-    uniform = (_shifted(counted_bits(keys, n), 12).to(torch.float64) + 0.5) * 2.0**-52
+    uniform = (shift_right(random_words(keys, n), 12).to(torch.float64) + 0.5) * 2.0**-52
     return torch.special.ndtri(uniform)
 
 
 def random_integers(keys: Any, n: int) -> Any:
     """One of 0 to n - 1 for each key; `n` is far below 2^32, so that the remainder is even enough."""
-    return _shifted(mix(keys), 1) % n
+    return shift_right(mix(keys), 1) % n

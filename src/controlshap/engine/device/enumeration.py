@@ -10,7 +10,7 @@ import torch
 from controlshap._types import FloatArray
 from controlshap.engine.device.evaluation import (
     TERMS_SHARE,
-    Evaluator,
+    DeviceEvaluator,
     evaluate_rows,
     free_bytes,
     in_chunks,
@@ -34,7 +34,7 @@ def enumerate_on_device(
     first_row: int = 0,
 ) -> DeviceResult:
     """Exact Shapley values of many rows for independent features; parameters as for `explain_on_device`."""
-    evaluator = Evaluator.of(module, device)
+    evaluator = DeviceEvaluator.of(module, device)
     home = evaluator.device
     background = imputer.finite_draws
     assert background is not None  # rows that mix columns
@@ -46,7 +46,7 @@ def enumerate_on_device(
         else:
             at_draws = torch.as_tensor(at_background, dtype=torch.float64, device=home)
         n_outputs = int(at_draws.shape[1])
-        evaluator = Evaluator(module, home, evaluator.dtype, n_outputs)
+        evaluator = DeviceEvaluator(module, home, evaluator.dtype, n_outputs)
         coalitions = all_coalitions(n_players)[1:-1]
         masks = torch.as_tensor(imputer.players.expand(coalitions), device=home)
         weights = torch.as_tensor(shapley_matrix(n_players), device=home)
@@ -62,7 +62,7 @@ def enumerate_on_device(
             refuse_not_finite(table, range(first_row + start, first_row + start + len(x)), "row")
             by_draw = (weights[:, 1:-1] @ table).reshape(len(x), n_players, n_draws, n_outputs)
             by_draw += weights[:, :1, None] * at_draws + weights[:, -1:, None] * at_x[:, None, None]
-            values.append(_closed(by_draw.mean(dim=2), at_draws.mean(dim=0), at_x).cpu().numpy())
+            values.append(_spread_rounding(by_draw.mean(dim=2), at_draws.mean(dim=0), at_x).cpu().numpy())
             if n_draws > 1:
                 between.append((by_draw.var(dim=2, correction=1) / n_draws).cpu().numpy())
     found = np.concatenate(values)
@@ -89,7 +89,7 @@ def enumerate_on_device(
     )
 
 
-def _filler(evaluator: Evaluator, table: Any, x: Any, draws: Any, masks: Any) -> Any:
+def _filler(evaluator: DeviceEvaluator, table: Any, x: Any, draws: Any, masks: Any) -> Any:
     """Work that evaluates some coalitions of some rows, numbered through."""
     inputs, others = x.to(evaluator.dtype), draws.to(evaluator.dtype)
 
@@ -103,7 +103,7 @@ def _filler(evaluator: Evaluator, table: Any, x: Any, draws: Any, masks: Any) ->
     return work
 
 
-def _closed(values: Any, base: Any, at_x: Any) -> Any:
+def _spread_rounding(values: Any, base: Any, at_x: Any) -> Any:
     """Values and base value `(r, players + 1, o)`, what rounding leaves of the sum in equal parts to the players."""
     gap = at_x - base - values.sum(dim=1)
     values = values + gap[:, None] / values.shape[1]

@@ -25,7 +25,7 @@ CPU_BYTES = 2**30
 
 
 @dataclass(frozen=True)
-class Evaluator:
+class DeviceEvaluator:
     """A module, where its inputs go, and how many outputs it has (None before the first call)."""
 
     module: Any
@@ -34,7 +34,7 @@ class Evaluator:
     n_outputs: int | None = None
 
     @classmethod
-    def of(cls, module: Any, device: Any) -> Evaluator:
+    def of(cls, module: Any, device: Any) -> DeviceEvaluator:
         """Inputs follow the module's first floating-point parameter, as everywhere in the library."""
         wanted = None if device is None else torch.device(device)
         if wanted is not None and wanted.type == "cpu":
@@ -89,7 +89,7 @@ def refuse_not_finite(values: Any, numbers: Sequence[int] | IntArray, where: str
         )
 
 
-def evaluate_rows(evaluator: Evaluator, conditioner: Any, rows: Any, where: str, first_row: int) -> Any:
+def evaluate_rows(evaluator: DeviceEvaluator, conditioner: Any, rows: Any, where: str, first_row: int) -> Any:
     """The module on plain rows `(n, c)`, in chunks; a `Conditioner` makes inputs of latent columns."""
     parts: dict[int, Any] = {}
 

@@ -18,7 +18,7 @@ from controlshap.engine.device.enumeration import enumerate_on_device
 from controlshap.engine.device.evaluation import (
     TERM_COPIES,
     TERMS_SHARE,
-    Evaluator,
+    DeviceEvaluator,
     evaluate_rows,
     free_bytes,
     most_rows,
@@ -80,7 +80,7 @@ def explain_on_device(
     first_row : int
         Number of the first row, for random numbers and errors.
     """
-    evaluator = Evaluator.of(module, device)
+    evaluator = DeviceEvaluator.of(module, device)
     uses_taylor = control == "taylor" or (control == "auto" and not imputer.mixes_columns)
     if uses_taylor:
         _refuse_missing(rows, imputer)
@@ -192,7 +192,7 @@ def _warn_unfinished(result: DeviceResult, stopping: Stopping, rows: IntArray) -
 
 
 def _matrices(imputer: Imputer, cache: dict[str, Any] | None) -> DMatrices | None:
-    """Those of the explainer, made once."""
+    """The D matrices of the explainer, made once."""
     if imputer.mixes_columns:
         return None
     cache = {} if cache is None else cache
@@ -204,7 +204,7 @@ def _matrices(imputer: Imputer, cache: dict[str, Any] | None) -> DMatrices | Non
 
 
 def _ground(
-    evaluator: Evaluator,
+    evaluator: DeviceEvaluator,
     imputer: Imputer,
     entropy: int,
     at_background: FloatArray | None,
@@ -219,7 +219,7 @@ def _ground(
         at_draws = torch.as_tensor(at_background, dtype=torch.float64, device=device)
     else:
         at_draws = evaluate_rows(evaluator, conditioner, draws, "background row", 0)
-    evaluator = Evaluator(evaluator.module, device, evaluator.dtype, int(at_draws.shape[1]))
+    evaluator = DeviceEvaluator(evaluator.module, device, evaluator.dtype, int(at_draws.shape[1]))
     owner = torch.as_tensor(imputer.players.owner, device=device)
     if finite is None:
         draws = at_draws = None

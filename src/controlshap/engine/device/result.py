@@ -89,21 +89,21 @@ def device_explanation(
     """The same object as for rows that were explained one by one; `base_error` as for `build_explanation`."""
     single = result.values.shape[2] == 1
 
-    def shaped(array: FloatArray) -> FloatArray:
+    def squeeze_outputs(array: FloatArray) -> FloatArray:
         return array[..., 0] if single else array
 
     n = len(result.values)
     between = result.background_variances
     where = {"device": result.device, "device_dtype": result.dtype, "device_chunk": result.chunk_rows}
     return Explanation(
-        values=shaped(result.values[:, :-1]),
-        standard_errors=shaped(np.sqrt(result.variances[:, :-1])),
-        base_values=shaped(result.values[:, -1]),
-        base_standard_errors=shaped(np.sqrt(result.variances[:, -1] + base_error**2)),
-        uncontrolled_values=shaped(result.uncontrolled_values),
-        uncontrolled_standard_errors=shaped(np.sqrt(result.uncontrolled_variances)),
-        variance_reduction=shaped(result.variance_reduction),
-        degrees_of_freedom=shaped(result.degrees_of_freedom[:, :-1]),
+        values=squeeze_outputs(result.values[:, :-1]),
+        standard_errors=squeeze_outputs(np.sqrt(result.variances[:, :-1])),
+        base_values=squeeze_outputs(result.values[:, -1]),
+        base_standard_errors=squeeze_outputs(np.sqrt(result.variances[:, -1] + base_error**2)),
+        uncontrolled_values=squeeze_outputs(result.uncontrolled_values),
+        uncontrolled_standard_errors=squeeze_outputs(np.sqrt(result.uncontrolled_variances)),
+        variance_reduction=squeeze_outputs(result.variance_reduction),
+        degrees_of_freedom=squeeze_outputs(result.degrees_of_freedom[:, :-1]),
         covariance=result.covariances[:, 0] if single else result.covariances,
         n_evaluations=result.n_evaluations,
         status=result.status,
@@ -118,7 +118,7 @@ def device_explanation(
         settings=settings | where,
         look_shares=np.full(n, result.alpha_fraction),
         complete=result.complete,
-        background_standard_errors=None if between is None else shaped(np.sqrt(between)),
+        background_standard_errors=None if between is None else squeeze_outputs(np.sqrt(between)),
         evaluations=tuple(np.zeros((0, 0)) for _ in range(n)) if (result.status == "exact").all() else None,
         stages=tuple(result.stages),
     )

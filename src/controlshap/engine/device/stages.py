@@ -119,7 +119,7 @@ def explain_group(
         refuse_not_finite(walked.terms[..., 0], first_row + active, "row")
         results["n_units"] = np.full(len(group), n_units)
         results["complete"] = np.full(len(group), ground.design(walked.units).sampling_fraction >= 1.0)
-        results["converged"] = _converged(method, results, n_units)
+        results["converged"] = _find_converged(method, results, n_units)
         done = results["converged"] | (n_units == method.n_units)
         if done.all():
             finished.append((active, results))
@@ -207,16 +207,16 @@ def _analyse(ground: Ground, method: Method, group: Group, walked: Walked) -> di
         "alpha": analysis.alpha[:, :-1].sum(dim=-1),
     }
     if ground.in_cycles:
-        drawn = _drawn(ground, group, walked.units)
-        between = background_variances(terms, design, drawn, ground.at_draws, at_x)
+        rows_of_units = _rows_of_units(ground, group, walked.units)
+        between = background_variances(terms, design, rows_of_units, ground.at_draws, at_x)
         tensors |= {} if between is None else {"background_variances": between[:, :-1]}
     return tensors
 
 
-def _drawn(ground: Ground, group: Group, units: IntArray) -> Any:
+def _rows_of_units(ground: Ground, group: Group, units: IntArray) -> Any:
     """Background rows `(r, units, 1)` that units drew from a finite background."""
     rows = torch.arange(len(group), device=group.x.device)[:, None]
-    return group.drawn(ground, to_like(units, group.x), rows)[..., None]
+    return group.rows_of_units(ground, to_like(units, group.x), rows)[..., None]
 
 
 def _known_values(ground: Ground, method: Method, polynomial: TaylorPolynomials, x: Any) -> KnownValues:
@@ -227,7 +227,7 @@ def _known_values(ground: Ground, method: Method, polynomial: TaylorPolynomials,
     return known_correlated(method.matrices, polynomial, x - center, ground.conditioner.scale)
 
 
-def _converged(method: Method, results: dict[str, Any], n_units: int) -> BoolArray:
+def _find_converged(method: Method, results: dict[str, Any], n_units: int) -> BoolArray:
     """Which rows have reached what they are to stop for."""
     stopping, n_rows = method.stopping, len(results["values"])
     if not stopping.looks or (n_units < stopping.first_look and n_units < method.n_units):

@@ -18,7 +18,7 @@ from controlshap.engine.device.counters import (
     standard_normals,
     unit_keys,
 )
-from controlshap.engine.device.evaluation import Evaluator
+from controlshap.engine.device.evaluation import DeviceEvaluator
 from controlshap.engine.device.rows import Conditioner, mixed_rows, prefix_masks
 from controlshap.engine.device.taylor import TaylorPolynomials
 from controlshap.statistics.two_stage import TwoStageDesign, visit_sequence
@@ -43,7 +43,7 @@ class Ground:
     entropy : int
     """
 
-    evaluator: Evaluator
+    evaluator: DeviceEvaluator
     owner: Any
     n_players: int
     draws: Any
@@ -131,7 +131,7 @@ class Group:
             self.x[chosen], self.at_x[chosen], polynomial, keys, None if self.orders is None else self.orders[chosen]
         )
 
-    def drawn(self, ground: Ground, units: Any, rows: Any) -> Any:
+    def rows_of_units(self, ground: Ground, units: Any, rows: Any) -> Any:
         """Background rows of units (tensors of the same shape, or that broadcast); None where draws are random."""
         if not ground.finite:
             return None
@@ -192,8 +192,8 @@ def _draws(ground: Ground, group: Group, rows: Any, units: Any) -> tuple[Any, An
         keys = unit_keys(group.keys[Purpose.DRAWS][rows], units)
         normals = standard_normals(keys, len(ground.owner))
         return ground.conditioner.draws(normals), None  # type: ignore[union-attr]
-    drawn = group.drawn(ground, units, rows)
-    return ground.draws[drawn], ground.at_draws[drawn]
+    rows_of_units = group.rows_of_units(ground, units, rows)
+    return ground.draws[rows_of_units], ground.at_draws[rows_of_units]
 
 
 def _contributions(values: Any, at_draws: Any, at_x: Any, base: Any, ranks: Any) -> Any:

@@ -23,7 +23,7 @@ class Autograd:
     module: Any
 
     def cost(self, background: Any, players: Players, budget: int, *, second: bool) -> int:  # noqa: ARG002
-        """Return 0."""
+        """Return 0: no evaluations are taken."""
         return 0
 
     def at(self, point: Point, *, second: bool) -> Derivatives:

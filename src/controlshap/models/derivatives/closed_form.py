@@ -43,7 +43,7 @@ class ClosedForm:
     link: str
 
     def cost(self, background: FloatArray, players: Players, budget: int, *, second: bool) -> int:  # noqa: ARG002
-        """Return 0."""
+        """Return 0: no evaluations are taken."""
         return 0
 
     def at(self, point: Point, *, second: bool) -> Derivatives:

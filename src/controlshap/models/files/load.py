@@ -165,7 +165,7 @@ class ArrayInput:
         self.predict = predict
 
     def __call__(self, rows: Any) -> Any:
-        """Predict."""
+        """Predictions of the loaded model."""
         return self.predict(np.asarray(rows))
 
 
