@@ -67,7 +67,7 @@ def strategies():
 def questions_about_types(trees):
     """Questions about concrete classes outside their room, and about attributes that a base class declares."""
     rooms, declared = strategies(), {name for base in BASES for name in vars(base) if not name.startswith("__")}
-    declared -= {"predict", "name"}  # models have these too
+    declared -= {"predict", "name", "check"}  # models and explanations have these too
     for path, node in nodes(trees, ast.Call, ast.Compare):
         place = f"{path}:{node.lineno} {ast.unparse(node)}"
         if isinstance(node, ast.Compare):

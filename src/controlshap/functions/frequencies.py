@@ -52,7 +52,7 @@ def _nodes(bound: float, precision: float) -> tuple[FloatArray, FloatArray]:
 
 
 def midpoint_nodes(bound: float, precision: float) -> tuple[FloatArray, FloatArray]:
-    """Those of the midpoint rule."""
+    """Nodes of the midpoint rule."""
     digits = math.log(1.0 / precision)
     step = 2.0 * math.pi / (bound + digits + 0.7)
     n_nodes = math.ceil((digits + 0.2) / math.pi / step)

@@ -81,7 +81,7 @@ def _from(rows: FloatArray, shares: FloatArray) -> Components:
 
 
 def log_densities(gaps: FloatArray, covariances: FloatArray) -> FloatArray:
-    """Of gaps `(n, k, c)` from the means of k Gaussians, `(n, k)`."""
+    """Log densities `(n, k)` of gaps `(n, k, c)` from the means of k Gaussians."""
     factors = np.linalg.cholesky(covariances)
     standard = np.linalg.solve(factors, gaps.transpose(1, 2, 0))  # (k, c, n)
     logs = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)

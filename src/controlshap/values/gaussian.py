@@ -165,7 +165,7 @@ class GaussianImputer(NormalParts):
 
     @property
     def parts(self) -> tuple[GaussianImputer, ...]:
-        """Itself: a mixture of one."""
+        """The Gaussian itself: a mixture of one."""
         return (self,)
 
     @cached_property

@@ -171,7 +171,7 @@ class MixtureImputer(NormalParts):
 
 
 def _log_density(part: GaussianImputer, x: FloatArray, revealed: BoolArray) -> float:
-    """Of x in the revealed columns, but for a constant that all components share."""
+    """Log density of x in the revealed columns, but for a constant that all components share."""
     moments = part.moments
     gap = ((x - moments.mean) / moments.scale)[revealed]
     factor = np.linalg.cholesky(moments.correlation[np.ix_(revealed, revealed)])
@@ -186,7 +186,7 @@ def _pick(weights: FloatArray, chance: FloatArray) -> IntArray:
 
 
 def _choose(made: Iterable[FloatArray], weights: FloatArray, draws: FloatArray) -> FloatArray:
-    """Of the components' rows `(u, k, d, columns)` those that the draws pick by weights `(u, k, components)`."""
+    """Rows `(u, k, d, columns)` of the components that the draws pick by weights `(u, k, components)`."""
     picked = _pick(weights[:, :, None], draws[:, None, :, -1])
     rows = np.empty((*picked.shape, 0))
     for number, own in enumerate(made):

@@ -22,7 +22,7 @@ class NormalParts(Imputer):
     @property
     @abstractmethod
     def parts(self) -> tuple[GaussianImputer, ...]:
-        """The Gaussians."""
+        """The Gaussians of the mixture."""
 
     def coalition_weights(self, x: FloatArray, coalitions: BoolArray) -> FloatArray:  # noqa: ARG002
         """Weights `(u, k, parts)` of the parts given x on coalitions `(u, k, players)`."""
