@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 from calibration_cases import DATA, smooth2
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 import controlshap as cs
 from controlshap.controls.fits.coalition_process import FittedProcess, fit_process
-from controlshap.crossfitting.coalition_controls import unseen_inflation
 from controlshap.estimators.enumeration import all_coalitions, shapley_matrix
 from controlshap.sampling import evaluation_log
-from controlshap.sampling.game import RowGame
 from controlshap.statistics import two_stage as strata
 from controlshap.testing import marginal_game, shapley_by_definition
 
@@ -68,15 +66,27 @@ def test_a_pair_is_evaluated_once(budget):
     assert explanation.standard_errors.max() < plain.standard_errors.max()  # more units for the same evaluations
 
 
-def test_reuse_changes_nothing_but_the_cost():
-    settings = {"background": BACKGROUND, "control": "none"}
-    once = cs.Explainer(bent, estimator=cs.Kernel(n_draws=10, reuse=True), **settings)(X, budget=800, rng=3)
-    n_units = 256  # far more than 800 evaluations buy otherwise; units are the same ones
-    often = cs.Explainer(bent, estimator=cs.Kernel(n_draws=10), **settings)
-    found = often(X, budget=1 + 20 * n_units, rng=3)
-    again = cs.Explainer(bent, estimator=cs.Kernel(n_draws=10, reuse=True), **settings)(X, budget=2541, rng=3)
-    assert once.n_evaluations[0] < found.n_evaluations[0]
-    assert np.abs(again.values - found.values).max() < 5 * found.standard_errors.max()
+@pytest.mark.parametrize("control", ["none", "auto", "ridge"])
+def test_all_pairs_together_are_exact(control):
+    explainer = cs.Explainer(bent, BACKGROUND, estimator=cs.Kernel(n_draws=10, reuse=True), control=control)
+    found = explainer(X, budget=1 + 20 * 127, rng=0)
+    assert_allclose(found.values[0], TRUTH, atol=1e-12)
+    assert found.status[0] == "exact"
+    assert (found.standard_errors == 0.0).all()
+    most = explainer(X, budget=10_000, rng=0)  # there is nothing else to evaluate
+    assert most.n_evaluations[0] == found.n_evaluations[0]
+    short = explainer(X, budget=20 * 127, rng=0)
+    assert short.status[0] == "budget reached"
+    assert (short.standard_errors > 0.0).all()
+
+
+def test_a_run_over_distinct_pairs_can_go_on():
+    explainer = cs.Explainer(bent, BACKGROUND, estimator=cs.Kernel(n_draws=10, reuse=True))
+    first = explainer(X, budget=900, rng=4)
+    assert_array_equal(explainer.refine(first, budget=900).values, explainer(X, budget=1800, rng=4).values)
+    last = explainer.refine(first, budget=5000)
+    assert last.status[0] == "exact"
+    assert_allclose(last.values[0], TRUTH, atol=1e-12)
 
 
 def test_auto_takes_the_whole_background_where_the_budget_pays_for_it():
@@ -105,13 +115,6 @@ def test_values_are_unbiased_and_errors_honest():
     assert (found.gain > 2).mean() > 0.9
 
 
-def test_pairs_never_met_are_counted_from_pairs_met_twice():
-    design = np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0]], dtype=bool)  # one three times
-    assert unseen_inflation(design, 5) == 1.0
-    twice = np.array([[1, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0]], dtype=bool)
-    assert_allclose(unseen_inflation(twice, 5), 1.0 + 0.6 * 2.0 * 1 / 2)
-
-
 def test_groups_and_several_outputs():
     explainer = cs.Explainer(
         smooth2, DATA.background, groups=DATA.groups, estimator=cs.Kernel(n_draws=40, reuse=True), control="coalitions"
@@ -131,7 +134,7 @@ def test_a_process_needs_values_without_noise(estimator):
 def test_settings_are_checked():
     with pytest.raises(cs.InvalidArgumentError, match="`max_units` must be a whole number of at least 20"):
         cs.CoalitionProcess(max_units=3)
-    with pytest.raises(cs.InvalidArgumentError, match="`reuse=True` keeps pairs"):
+    with pytest.raises(cs.InvalidArgumentError, match="`reuse=True` takes distinct pairs"):
         cs.Kernel(paired=False, reuse=True)
 
 
@@ -171,25 +174,3 @@ def test_processes_with_means_are_as_accurate(monkeypatch):
     ratio = np.sqrt((means.standard_errors**2).mean() / (whole.standard_errors**2).mean())
     assert 0.7 < ratio < 1.4
     assert (means.values != whole.values).any()
-
-
-def test_of_many_coalitions_only_means_are_held(monkeypatch):
-    held = {}
-    original = RowGame.repeated_values
-
-    def watched(self, coalitions, draws):
-        found = original(self, coalitions, draws)
-        bases = {
-            id(one if one.base is None else one.base): one if one.base is None else one.base
-            for one in self.log.pairs.values()
-        }
-        held[len(self.log.pairs)] = sum(base.nbytes for base in bases.values()) / len(self.log.pairs)
-        return found
-
-    monkeypatch.setattr(RowGame, "repeated_values", watched)
-    explain_wide("coalitions")
-    alone = held[max(held)]
-    held.clear()
-    monkeypatch.setattr(strata, "MANY_UNITS", 200)
-    explain_wide("coalitions")
-    assert held[max(held)] < 0.6 * alone

@@ -20,7 +20,7 @@ from controlshap._random import Purpose, stream
 from controlshap._types import FloatArray
 from controlshap.controls import Control
 from controlshap.controls.fits.rows import FoldedRows
-from controlshap.crossfitting.coalition_controls import process_controls, unseen_inflation
+from controlshap.crossfitting.coalition_controls import process_controls
 from controlshap.crossfitting.folds import Folds, deal_units
 from controlshap.crossfitting.known_gaussian import GaussianControls
 from controlshap.crossfitting.known_marginal import MarginalControls
@@ -65,7 +65,7 @@ def fit_controls(
 ) -> ControlledTerms:
     """Fit, and add the controls to the terms of the model and of controls that are known already (`fixed`)."""
     plain = ControlledTerms(terms, sampler.game.at_x, fixed)
-    if sampler.estimator.exact_per_draw or sampler.n_units < FEWEST_UNITS:
+    if sampler.estimator.exact_per_draw or sampler.is_whole or sampler.n_units < FEWEST_UNITS:
         return plain
     folds = deal_units(sampler, min(learner.n_folds for learner in learners), rng)
     if folds.n_folds < 2:
@@ -75,7 +75,8 @@ def fit_controls(
     starts = [process.start for process in processes if process.start is not None]
     most = max((learner.max_rows for learner in (*of_rows, *starts)), default=100)
     data = training_rows(sampler, folds, most)
-    controls, roots, inflation = [], [], 1.0
+    controls, roots = [], []
+    for_errors: list[FloatArray] = []
     functions: tuple[Functions, ...] = ()
     if of_rows:
         functions = tuple(
@@ -85,22 +86,30 @@ def fit_controls(
         known = known_controls(problem, sampler, folds, functions, data)
         controls.append(_unit_controls(sampler, folds, known))
         roots.append(known.roots(controls[0].shape[3]))
+        for_errors.append(controls[0])
     if processes:
         rows = cast("LeastSquaresTerms", terms)
-        controls += [process_controls(sampler, rows, folds, process, data) for process in processes]
+        for process in processes:
+            of_values, of_errors = process_controls(sampler, rows, folds, process, data)
+            controls.append(of_values)
+            for_errors.append(of_errors)
         roots += [CovarianceRoot.zero((rows.n_players + 1, len(data), 2)) for _ in processes]
-        inflation = unseen_inflation(rows.regressors > 0, folds.n_folds)
         if problem.variance is None or problem.variance.takes_batches:
             # all units have the same draws, and the variance goes by their means
             rows = replace(rows, draw_targets=rows.targets[:, None])
-            controls = [part.mean(axis=1, keepdims=True) for part in controls]
+            controls, for_errors = (
+                [part.mean(axis=1, keepdims=True) for part in parts] for parts in (controls, for_errors)
+            )
         n_draws, terms = rows.draw_targets.shape[1], rows
-        controls = [np.broadcast_to(part, (len(part), n_draws, *part.shape[2:])) for part in controls]
-    beside = _known_values(controls, roots, inflation)
+        controls, for_errors = (
+            [np.broadcast_to(part, (len(part), n_draws, *part.shape[2:])) for part in parts]
+            for parts in (controls, for_errors)
+        )
+    beside = _known_values(controls, roots)
     spread = np.array([np.ptp(of_output.outputs) for of_output in data])
     together = np.concatenate(controls, axis=3)
     return ControlledTerms(
-        terms.with_controls(together),
+        terms.with_controls(together, np.concatenate(for_errors, axis=3)),
         np.concatenate([plain.sizes, np.repeat(spread[:, None], together.shape[3], axis=1)], axis=1),
         beside if fixed is None else KnownValues.stack([fixed, beside]),
         functions,
@@ -176,7 +185,11 @@ def _unit_controls(sampler: UnitSampler, folds: Folds, known: KnownControls) -> 
         for k in np.unique(fold):
             chosen = np.flatnonzero(fold == k)
             rows = None if units.rows is None else units.rows[chosen]
-            parts.append((chosen, known.controls(int(k), units.design[chosen], units.draws.rows[chosen], rows)))
+            of_folds = [k] if k >= 0 else range(folds.n_folds)  # of no fold: every function was fitted to them
+            found = [
+                known.controls(int(each), units.design[chosen], units.draws.rows[chosen], rows) for each in of_folds
+            ]
+            parts.append((chosen, np.mean(found, axis=0)))
         controls = np.empty((len(fold), *parts[0][1].shape[1:]))
         for chosen, part in parts:
             controls[chosen] = part
@@ -186,14 +199,14 @@ def _unit_controls(sampler: UnitSampler, folds: Folds, known: KnownControls) -> 
     return sampler.collect(at_once, controls_of)
 
 
-def _known_values(controls: list[FloatArray], roots: list[CovarianceRoot], inflation: float) -> KnownValues:
+def _known_values(controls: list[FloatArray], roots: list[CovarianceRoot]) -> KnownValues:
     """All controls have the value 0; their functions alone, or in equal parts, are where coefficients start from."""
     parts = [
         KnownValues(np.zeros((*root.factors.shape[1:3], part.shape[3])), root, np.zeros((0, part.shape[3])))
         for part, root in zip(controls, roots, strict=True)
     ]
     n_learners = sum(part.shape[3] for part in controls) // 2
-    return replace(KnownValues.stack(parts), priors=_priors(n_learners), inflation=inflation)
+    return replace(KnownValues.stack(parts), priors=_priors(n_learners))
 
 
 def _priors(n_learners: int) -> FloatArray:

@@ -12,6 +12,7 @@ from controlshap._types import FloatArray, IntArray
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.sampling.units import CHUNK
 from controlshap.statistics.batches import UnitIds
+from controlshap.statistics.size_strata import SizeStrata
 from controlshap.statistics.two_stage import TwoStageDesign
 
 
@@ -23,7 +24,7 @@ class Folds:
     ----------
     n_folds : int
     of : callable
-        Folds of some units.
+        Folds of some units; -1 for units of none, to which every function is fitted.
     shares : ndarray of shape (n_folds,)
         Share of the units that each fold has.
     of_kept : ndarray of shape (n_units,) or None
@@ -42,6 +43,9 @@ def deal_units(sampler: UnitSampler, n_folds: int, rng: np.random.Generator) -> 
     Many independent units are dealt chunk by chunk, by streams of their own. Of many units in blocks each block has had
     several visits, so that `deal` would send these to different folds.
     """
+    sizes = sampler.size_strata()
+    if sizes is not None:
+        return _deal_distinct(sizes, n_folds, rng)
     if not sampler.is_batched:
         fold = deal(sampler.strata(), n_folds, rng)
         return Folds(int(fold.max()) + 1, lambda ids: fold[ids.unit], np.bincount(fold) / len(fold), fold)
@@ -50,6 +54,18 @@ def deal_units(sampler: UnitSampler, n_folds: int, rng: np.random.Generator) -> 
         return Folds(n_folds, lambda ids: deal_chunks(ids, n_folds, sampler.entropy, sampler.row), shares)
     first = rng.integers(0, n_folds, sampler.n_blocks)
     return Folds(n_folds, lambda ids: (first[ids.block] + ids.rank) % n_folds, shares)
+
+
+def _deal_distinct(sizes: SizeStrata, n_folds: int, rng: np.random.Generator) -> Folds:
+    """Deal pairs of coalitions size by size; those of sizes that are whole belong to no fold (-1)."""
+    fold: IntArray = np.full(len(sizes.sizes), -1)
+    sampled = np.flatnonzero(sizes.unseen > 0.0)
+    n_folds = min(n_folds, len(sampled))
+    if n_folds > 0:
+        in_order = sampled[np.argsort(sizes.sizes[sampled], kind="stable")]
+        fold[in_order] = (np.arange(len(sampled)) + rng.integers(0, n_folds)) % n_folds
+    shares = np.bincount(fold[sampled], minlength=n_folds) / max(1, len(sampled))
+    return Folds(n_folds, lambda ids: fold[ids.unit], shares, fold)
 
 
 def deal(strata: TwoStageDesign, n_folds: int, rng: np.random.Generator) -> IntArray:

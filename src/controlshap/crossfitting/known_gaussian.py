@@ -144,10 +144,6 @@ class ConditionedGame:
         """Values `(u, k, d, outputs, 2 functions)`."""
         return self._beside_means(self.drawn.coalition_values(coalitions, draws), coalitions)
 
-    def repeated_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
-        """As `coalition_values`; each pair is evaluated once."""
-        return self._beside_means(self.drawn.repeated_values(coalitions, draws), coalitions)
-
     def _beside_means(self, values: FloatArray, coalitions: BoolArray) -> FloatArray:
         means = np.zeros((*coalitions.shape[:2], 1, *self.integrated.shape))
         for output, place, network in self._integrate_networks():

@@ -200,7 +200,7 @@ def choose_controls(
     if not np.isfinite(problem.background).all():
         reasons["control"] = "the background has missing values"
         return (), None
-    if estimator.reuses_evaluations:
+    if estimator.without_replacement:
         reasons["control"] = "interpolates the coalitions evaluated, with and without a ridge"
         return (CoalitionProcess(), CoalitionProcess(start=None)), None
     if estimator.takes_fitted_controls:
@@ -261,7 +261,7 @@ def choose_keeping(
     processes = [control for control in fitted if control.models_coalitions]
     if not variance.takes_batches:
         return "units"
-    if estimator.reuses_evaluations:
+    if estimator.without_replacement:
         return "coalition means" if len(processes) == len(fitted) else "units"
     if processes or (estimator.exact_per_draw and problem.base.finite):
         return "units"

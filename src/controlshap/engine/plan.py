@@ -149,7 +149,7 @@ def _assemble(problem: Problem, budget: int, estimator: Estimator, reasons: dict
         reasons["control"] = "no automatic control fits the budget"
     own = problem.imputer.with_replacement or estimator.draws_own_rows
     # whole backgrounds, enumerated or used again with every coalition, have nothing to replace
-    replaced = own and problem.base.finite and not estimator.exact_per_draw and not estimator.reuses_evaluations
+    replaced = own and problem.base.finite and not estimator.exact_per_draw and not estimator.without_replacement
     return Plan(
         estimator=estimator,
         variance=variance,

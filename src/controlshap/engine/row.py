@@ -150,7 +150,7 @@ class Run:
         n_before = sampler.n_units
         if recording.stages:
             began = time.perf_counter()
-            if not plan.is_exact and not estimator.reuses_evaluations:
+            if not plan.is_exact:
                 most = n_before + sampler.affordable(stopping.budget - game.n_evaluations)
         most = max(most, n_before)
         first = stopping.first_stage(max(estimator.fewest_units(p), n_before), most)
@@ -224,7 +224,8 @@ class Run:
                 self.status = "converged"
                 return
         if is_last:
-            self.status = "exact" if self.plan.is_exact and self.problem.noise is None else "budget reached"
+            whole = self.plan.is_exact or self.sampler.is_whole
+            self.status = "exact" if whole and self.problem.noise is None else "budget reached"
             return
         seconds = time.perf_counter() - self.began
         self.next_units = stopping.next_stage(n_units, self.most_units, seconds, self.n_before)

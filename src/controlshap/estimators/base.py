@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,9 +28,6 @@ class Evaluator(Protocol):
 
     def coalition_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
         """Values `(u, k, d, outputs, functions)` of coalitions `(u, k, players)` with draws `(u, d, columns)`."""
-
-    def repeated_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
-        """As `coalition_values` for pairs that share their draws; each pair is evaluated once."""
 
     def walk_values(self, permutations: IntArray, draws: FloatArray, at_draws: FloatArray) -> FloatArray:
         """Means over draws `(u, players + 1, outputs, functions)` along walks, both ends included."""
@@ -100,9 +98,16 @@ class Estimator(ABC):
         return False
 
     @property
-    def reuses_evaluations(self) -> bool:
-        """Whether a unit that is drawn again costs nothing; all units then have the same draws."""
+    def without_replacement(self) -> bool:
+        """Whether no unit is drawn twice; all units then have the same draws, and `sample` makes a sequence.
+
+        What it makes of an equal generator then begins with what it makes for fewer units.
+        """
         return False
+
+    def n_distinct(self, n_players: int) -> float:  # noqa: ARG002
+        """Units there are, of which all together leave no error; infinite where units are drawn again."""
+        return math.inf
 
     @property
     def draws_own_rows(self) -> bool:

@@ -5,6 +5,7 @@ A unit is a coalition and, by default, its complement, with the same draws.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
@@ -13,6 +14,8 @@ import numpy as np
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray
 from controlshap.estimators.base import Estimator, Evaluator, RowMaker, UnitDraws, check_draws
+from controlshap.estimators.distinct_pairs import deal_pairs
+from controlshap.statistics.size_strata import n_pairs
 from controlshap.statistics.terms import LeastSquaresTerms
 
 
@@ -29,8 +32,8 @@ class Kernel(Estimator):
         Draws averaged for each coalition; the number of background rows uses all of them every time, as shap
         does.
     reuse : bool
-        Evaluate a pair of coalitions once, however often it is drawn; for pairs, and `n_draws` the number of background
-        rows. The units that a budget buys are then more.
+        Take no pair of coalitions twice: the smallest and the largest sizes whole where their weight pays for it, the
+        others without replacement. For pairs, and `n_draws` the number of background rows: all pairs are exact.
     closes_sum : bool
         Spread the gap to f(x) - v(0) that a control leaves over the values; the paper does not.
     """
@@ -48,7 +51,7 @@ class Kernel(Estimator):
     def __post_init__(self) -> None:
         check_draws(self.n_draws)
         if self.reuse and not self.paired:
-            raise InvalidArgumentError("`reuse=True` keeps pairs of coalitions; use paired=True.")
+            raise InvalidArgumentError("`reuse=True` takes distinct pairs of coalitions; use paired=True.")
 
     @property
     def efficient(self) -> bool:
@@ -56,9 +59,13 @@ class Kernel(Estimator):
         return self.closes_sum
 
     @property
-    def reuses_evaluations(self) -> bool:
-        """Whether pairs met before are looked up: as `reuse` says."""
+    def without_replacement(self) -> bool:
+        """Whether no pair is taken twice: as `reuse` says."""
         return self.reuse
+
+    def n_distinct(self, n_players: int) -> float:
+        """All pairs, where none is taken twice."""
+        return n_pairs(n_players) if self.reuse else math.inf
 
     def unit_cost(self, n_players: int, *, finite: bool) -> int:  # noqa: ARG002
         """One evaluation for each coalition and draw."""
@@ -66,19 +73,22 @@ class Kernel(Estimator):
 
     def fewest_units(self, n_players: int) -> int:
         """Several times as many random coalitions as players, to determine them all."""
-        return 3 * n_players + 2
+        return int(min(3 * n_players + 2, self.n_distinct(n_players)))
 
     def sample(self, n_players: int, n_units: int, rng: np.random.Generator) -> BoolArray:
         """Coalitions `(n_units, players)` from the kernel."""
+        if self.reuse:
+            return deal_pairs(n_players, n_units, rng)
         return sample_coalitions(n_players, n_units, rng)
 
     def terms(self, game: Evaluator, design: BoolArray, draws: UnitDraws) -> LeastSquaresTerms:
         """Rows of the regression."""
         total = game.at_x - draws.base
-        evaluate = game.repeated_values if self.reuse else game.coalition_values
-        values = evaluate(self._coalitions(design), draws.rows)  # (u, 1 or 2, d, o, f)
+        values = game.coalition_values(self._coalitions(design), draws.rows)  # (u, 1 or 2, d, o, f)
         by_draw = 0.5 * (values[:, 0] - values[:, 1]) if self.paired else values[:, 0] - draws.base
-        return LeastSquaresTerms(self.regressors(design), by_draw.mean(axis=1), by_draw, total, draws.base, self.paired)
+        return LeastSquaresTerms(
+            self.regressors(design), by_draw.mean(axis=1), by_draw, total, draws.base, self.paired, self.reuse
+        )
 
     def regressors(self, design: BoolArray) -> FloatArray:
         """Coalitions as numbers, less a half for pairs."""

@@ -7,6 +7,7 @@ values have, with pairs as components.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -72,7 +73,7 @@ def estimate_interactions(
         For the folds of fitted functions, equal to that of the values, and for the analysis.
     """
     units, controls = EvaluatedUnits.of(sampler), None
-    if not sampler.estimator.exact_per_draw and sampler.n_units >= FEWEST_UNITS:
+    if not sampler.estimator.exact_per_draw and not sampler.is_whole and sampler.n_units >= FEWEST_UNITS:
         folds = deal_units(sampler, min((learner.n_folds for learner in learners), default=N_FOLDS), rng[0])
         if folds.n_folds >= 2:
             controls = PairControls.fit(units, folds, learners, functions)
@@ -111,7 +112,7 @@ def _gather(units: EvaluatedUnits, controls: PairControls | None) -> tuple[MeanT
         batch, design = design.coarsen(most)
     sums, shown = np.zeros((int(batch.max()) + 1, *shape)), np.zeros(shape[0] - 1)
     for some in units.replay():
-        shown += squared_weights(*units.sampler.estimator.coalition_weights(some.design)).sum(axis=0)
+        shown += squared_weights(*units.coalition_weights(some)).sum(axis=0)
         terms = np.zeros((len(some.ids), *shape))
         terms[:, :-1] = _terms(units, controls, some)
         np.add.at(sums, batch[some.ids.unit], terms)
@@ -123,14 +124,16 @@ def _gather(units: EvaluatedUnits, controls: PairControls | None) -> tuple[MeanT
 def _terms(units: EvaluatedUnits, controls: PairControls | None, some: Units) -> FloatArray:
     """Terms `(u, pairs, outputs, functions)` of some units: the model, and controls less what is known of them."""
     sampler, values = units.sampler, units.values[some.ids.unit][..., None]
-    coalitions, weights = sampler.estimator.coalition_weights(some.design)
+    coalitions, weights = units.coalition_weights(some)
     fold: IntArray = np.zeros(len(values), dtype=np.int64)
     if controls is not None:
         fold = controls.folds.of(some.ids)
         of_controls = np.empty((*values.shape[:3], controls.n_controls))
         for k in np.unique(fold):
             inside = np.flatnonzero(fold == k)
-            of_controls[inside] = controls.values(sampler, int(k), some.design[inside], some.draws.rows[inside])
+            of_folds = [k] if k >= 0 else range(controls.folds.n_folds)
+            found = [controls.values(sampler, int(j), some.design[inside], some.draws.rows[inside]) for j in of_folds]
+            of_controls[inside] = np.mean(found, axis=0)
         values = np.concatenate([values, of_controls], axis=3)
     n_outputs, n_functions = values.shape[2:]
     by_output = [
@@ -139,7 +142,8 @@ def _terms(units: EvaluatedUnits, controls: PairControls | None, some: Units) ->
     ]
     terms = np.stack(by_output, axis=2)
     if controls is not None:
-        terms[..., 1:] -= controls.known[fold]
+        known = np.concatenate([controls.known, controls.known.mean(axis=0, keepdims=True)])  # the last for no fold
+        terms[..., 1:] -= known[fold]
     return terms
 
 
@@ -160,9 +164,9 @@ def _analyse(
     shape, known = terms.values.shape[1:], None
     if controls is not None:
         zero, inflation = np.zeros((*shape[:2], controls.n_controls)), 1.0
-        if units.sampler.estimator.reuses_evaluations:
-            coalitions = np.concatenate([some.design for some in units.replay()])
-            inflation = unseen_inflation(coalitions, controls.folds.n_folds)
+        there = units.sampler.estimator.n_distinct(units.sampler.game.imputer.players.n_players)
+        if math.isfinite(there):
+            inflation = unseen_inflation(len(units.ids), there, controls.folds.n_folds)
         known = KnownValues(zero, CovarianceRoot.zero_like(zero), controls.priors(), inflation)
     sizes = np.repeat(np.ptp(units.values, axis=(0, 1))[:, None], shape[2], axis=1)
     sample = Sample(terms, design, np.zeros((0, *shape[1:])), sizes, False, False, _live_pairs(units.sampler))

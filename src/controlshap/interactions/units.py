@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from controlshap._types import FloatArray
+from controlshap._types import BoolArray, FloatArray
 from controlshap.crossfitting.fit import BATCH_DOUBLES
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.sampling.units import Units
@@ -59,6 +59,17 @@ class EvaluatedUnits:
             return TwoStageDesign.independent(len(self.ids))
         exact = self.sampler.estimator.exact_per_draw
         return TwoStageDesign(self.ids.block, self.sampler.n_blocks, exact_within=exact)
+
+    @cached_property
+    def _importance(self) -> FloatArray:
+        """What weights of coalitions are multiplied by, unit by unit."""
+        sizes = self.sampler.size_strata()
+        return np.ones(len(self.ids)) if sizes is None else sizes.importance
+
+    def coalition_weights(self, some: Units) -> tuple[BoolArray, FloatArray]:
+        """Coalitions of units and their weights (see `Estimator.coalition_weights`), among all units that there are."""
+        coalitions, weights = self.sampler.estimator.coalition_weights(some.design)
+        return coalitions, weights * self._importance[some.ids.unit, None]
 
     def replay(self) -> Iterator[Units]:
         """All units again, as many at once as the memory is for."""

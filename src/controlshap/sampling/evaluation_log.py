@@ -1,20 +1,17 @@
-"""The one memory of what the model said about a row, with three views of it.
+"""The one memory of what the model said about a row, with two views of it.
 
-In the order of evaluation (`recording`), to go on with a run; by unit (`units`), for functions that are fitted to it;
-and by pair of coalitions (`pairs`), for estimators that evaluate each pair once.
+In the order of evaluation (`recording`), to go on with a run; and by unit (`units`), for what is fitted to it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from controlshap._types import BoolArray, FloatArray
-from controlshap.estimators.kernel import canonical_pairs
+from controlshap._types import FloatArray
 from controlshap.sampling.recording import Recording
 from controlshap.statistics.batches import UnitIds
 
@@ -88,18 +85,12 @@ class EvaluationLog:
     recording : Recording
     units : EvaluationSample or None
         None where nothing is fitted to the evaluations.
-    pairs : dict
-        Values `(2, draws, outputs, functions)` by the coalition of each pair that holds the first player.
-    n_full_pairs : float
-        Of further pairs only the mean over draws is kept.
     means : list of ndarray of shape (units, k, outputs), or None
         Means over draws of all units in order, where interactions are asked for.
     """
 
     recording: Recording = field(default_factory=Recording)
     units: EvaluationSample | None = None
-    pairs: dict[bytes, FloatArray] = field(default_factory=dict)
-    n_full_pairs: float = math.inf
     means: list[FloatArray] | None = None
     _pending: list[FloatArray] = field(default_factory=list)
 
@@ -118,19 +109,3 @@ class EvaluationLog:
             self.units.add(ids, design, outputs)
         if self.means is not None:
             self.means.append(outputs.mean(axis=2))
-
-    def pair_values(self, coalitions: BoolArray, evaluate: Callable[[BoolArray], FloatArray]) -> FloatArray:
-        """Values `(u, 2, draws, outputs, functions)` of pairs `(u, 2, players)`; those met before are not evaluated."""
-        flipped = ~coalitions[:, 0, 0]
-        first = canonical_pairs(coalitions[:, 0])
-        keys = [row.tobytes() for row in np.packbits(first, axis=1)]
-        fresh = {key: number for number, key in reversed(list(enumerate(keys))) if key not in self.pairs}
-        if fresh:
-            numbers = np.sort(np.array(list(fresh.values())))
-            values = evaluate(np.stack([first[numbers], ~first[numbers]], axis=1))
-            if len(self.pairs) >= self.n_full_pairs:
-                values = np.broadcast_to(values.mean(axis=2, keepdims=True), values.shape)
-            self.pairs |= {keys[number]: value for number, value in zip(numbers, values, strict=True)}
-        values = np.stack([self.pairs[key] for key in keys])
-        values[flipped] = values[flipped][:, ::-1]
-        return values

@@ -61,19 +61,6 @@ class RowGame:
         self.log.note(values[..., 0])
         return values
 
-    def repeated_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
-        """As `coalition_values` for pairs `(u, 2, players)` that all have the same draws; each pair is evaluated once.
-
-        A pair that was met before, either way round, costs nothing.
-        """
-
-        def evaluate(pairs: BoolArray) -> FloatArray:
-            return self._evaluate_coalitions(pairs, np.broadcast_to(draws[:1], (len(pairs), *draws.shape[1:])))
-
-        values = self.log.pair_values(coalitions, evaluate)
-        self.log.note(values[..., 0])
-        return values
-
     def _evaluate_coalitions(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
         u, k, _ = coalitions.shape
         n_draws, n_columns = draws.shape[1:]

@@ -12,17 +12,17 @@ import numpy as np
 from controlshap._types import FloatArray, IntArray
 from controlshap.data.players import differs_from_x
 from controlshap.estimators.base import Estimator
-from controlshap.estimators.kernel import canonical_pairs
 from controlshap.problem import BaseSample
 from controlshap.sampling.batching import BatchedUnits, KeptUnits
 from controlshap.sampling.game import COPIES, Game
 from controlshap.sampling.units import Units, UnitStream, Visiting, chunk_stop
 from controlshap.statistics import two_stage
 from controlshap.statistics.batches import FEWEST_PLACES, UnitIds
+from controlshap.statistics.size_strata import SizeStrata
 from controlshap.statistics.terms import Terms
 from controlshap.statistics.two_stage import TwoStageDesign
 
-#: Where evaluations are used again or rows are known, most units for each that is paid for.
+#: Where rows are known, most units for each that is paid for.
 MOST_REPEATS = 8
 
 Keeping = Literal["units", "batches", "coalition means"]
@@ -69,8 +69,7 @@ class UnitSampler:
         if self.base.finite:
             self._know_background()
         log = self.game.log
-        log.n_full_pairs = n_by_draw
-        if log.units is not None and self.estimator.reuses_evaluations:
+        if log.units is not None and self.estimator.without_replacement:
             log.units.n_first = n_by_draw
             log.units.limit()  # a unit has the whole background, that is many evaluations
 
@@ -82,7 +81,7 @@ class UnitSampler:
             changes = game.at_x[:, 0] - base.values[:, :, 0]
             self.stream.plan_visits(changes, differs, self.planned // self.unit_cost)
         # where x differs from every row in every player, no two coalitions of a row are the same, nor another row
-        all_new = estimator.has_distinct_coalitions and not estimator.reuses_evaluations and differs.all()
+        all_new = estimator.has_distinct_coalitions and differs.all()
         if game.imputer.mixes_columns and not all_new:
             game.remember(base.rows, base.values[:, :, 0])
 
@@ -130,41 +129,43 @@ class UnitSampler:
             self.game.log.file(units.ids, units.design)
 
     def affordable(self, n_evaluations: int) -> int:
-        """Most further units that so many evaluations pay for; where evaluations are used again, most units in all."""
-        paid, reuses = n_evaluations // self.unit_cost, self.estimator.reuses_evaluations
+        """Most further units that so many evaluations pay for."""
+        paid, start = n_evaluations // self.unit_cost, self.n_units
+        left = self.estimator.n_distinct(self.game.imputer.players.n_players) - start
         if self.game.known is None or not self.estimator.takes_fitted_controls:
-            return paid
-        ahead, met = self.stream.restart(), set[bytes]()
-        start = 0 if reuses else self.n_units
+            return int(min(paid, left))
+        ahead = self.stream.restart()
         if start:
             ahead.visit(start)
-        stop = start + MOST_REPEATS * max(1, paid)
+        stop = start + int(min(MOST_REPEATS * max(1, paid), left))
         while (here := ahead.n_units) < stop:
             units = ahead.make(*ahead.visit(chunk_stop(here, stop, self.units_at_once) - here))
-            costs = self._costs(units, met if reuses else None).cumsum()
+            costs = self._costs(units).cumsum()
             if costs[-1] > n_evaluations:
                 return here - start + int(np.searchsorted(costs, n_evaluations, side="right"))
             n_evaluations -= int(costs[-1])
         return stop - start
 
-    def _costs(self, units: Units, met: set[bytes] | None) -> IntArray:
-        """Rows that each unit shows to the model; none where its pair of coalitions was met before."""
+    def _costs(self, units: Units) -> IntArray:
+        """Rows that each unit shows to the model."""
         known: Any = self.game.known  # a value function that says which rows are new instead of making them
-        chosen = np.arange(len(units.ids))
-        if met is not None:
-            pairs = [row.tobytes() for row in np.packbits(canonical_pairs(units.design), axis=1)]
-            chosen = np.array([k for k, pair in enumerate(pairs) if pair not in met and pairs.index(pair) == k], int)
-            met.update(pairs)
-        costs = np.zeros(len(units.ids), dtype=np.int64)
-        if len(chosen):
-            draws = units.draws.rows[chosen]
-            new = self.estimator.unit_rows(known, self.game.x, units.design[chosen], draws)
-            costs[chosen] = new.reshape(len(chosen), -1).sum(axis=1)
-        return costs
+        new = self.estimator.unit_rows(known, self.game.x, units.design, units.draws.rows)
+        return np.asarray(new.reshape(len(new), -1).sum(axis=1))
 
     def terms(self) -> Terms:
         """All terms so far: of units, or of batches of them."""
         return self.kept.terms()
+
+    def size_strata(self) -> SizeStrata | None:
+        """Distinct pairs of coalitions as a sample of each size; None where units are drawn again."""
+        if not self.estimator.without_replacement:
+            return None
+        return SizeStrata.of(self.stream.design(0, self.n_units))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there are no further units."""
+        return self.n_units >= self.estimator.n_distinct(self.game.imputer.players.n_players)
 
     def strata(self) -> TwoStageDesign:
         """The design behind the terms so far."""

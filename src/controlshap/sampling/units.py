@@ -58,6 +58,7 @@ class UnitStream:
     row: int
     visiting: Visiting
     take_all: TakeAll | None = None
+    dealt: list[Any] = field(default_factory=list)
     n_units: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -158,6 +159,8 @@ class UnitStream:
 
     def design(self, start: int, stop: int) -> Any:
         """The designs of units `start` to `stop` (excluded)."""
+        if self.estimator.without_replacement:
+            return self._sequence(stop)[start:stop]
         if self.estimator.exact_per_draw:  # nothing random, and large: the same coalitions for every unit
             rng = stream(self.entropy, Purpose.COALITIONS, self.row)
             return self.estimator.sample(self._n_players, stop - start, rng)
@@ -165,6 +168,14 @@ class UnitStream:
         streams = (stream(self.entropy, Purpose.COALITIONS, self.row, k) for k in range(first, last))
         chunks = [self.estimator.sample(self._n_players, CHUNK, rng) for rng in streams]
         return np.concatenate(chunks)[start - first * CHUNK : stop - first * CHUNK]
+
+    def _sequence(self, n_units: int) -> Any:
+        """The designs of the first units, and some more."""
+        if not self.dealt or len(self.dealt[0]) < n_units:
+            most = min(self.estimator.n_distinct(self._n_players), max(CHUNK, 2 * n_units))
+            rng = stream(self.entropy, Purpose.COALITIONS, self.row)
+            self.dealt[:] = [self.estimator.sample(self._n_players, int(most), rng)]
+        return self.dealt[0]
 
     def _draws(self, start: int, stop: int, rows: IntArray | None) -> UnitDraws:
         redraws, at_mean = self.estimator.redraws_when_joined, self.base.mean

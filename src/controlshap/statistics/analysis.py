@@ -72,7 +72,8 @@ def analyse(
     terms, design = sample.terms, sample.design
     weights = design.weights
     estimates = terms.solve(weights[None])[0]
-    root = root_of(terms, design, rng) if terms.n_units > 1 else CovarianceRoot.zero_like(estimates)
+    varies = terms.n_units > 1 and not terms.is_whole
+    root = root_of(terms, design, rng) if varies else CovarianceRoot.zero_like(estimates)
     if not sample.base_varies:
         root.factors[..., -1, :, :] = 0.0  # not rounding either
     shared = _base_root(sample, estimates)
@@ -97,7 +98,8 @@ def analyse(
 
     def allow(estimate: Estimate) -> Estimate:
         # factors that come from resamples or groups are no jumps, and a population that was seen whole holds no more
-        if (len(root.part) and root.block is None) or (design.exact_within and uncancelled == 0.0):
+        whole = terms.is_whole or (design.exact_within and uncancelled == 0.0)
+        if (len(root.part) and root.block is None) or whole:
             return estimate
         return allow_for_jump(estimate, root, terms, weights, sample.live)
 

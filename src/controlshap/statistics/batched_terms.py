@@ -89,6 +89,7 @@ class LinearisedTerms:
     n_behind: int
 
     n_fitted = 0
+    is_whole = False
 
     @property
     def n_units(self) -> int:
@@ -136,7 +137,7 @@ class LinearisedTerms:
     def count_speaking(self) -> None:
         """None: every coalition speaks of every player."""
 
-    def with_controls(self, sums: FloatArray) -> LinearisedTerms:
+    def with_controls(self, sums: FloatArray, for_errors: FloatArray | None = None) -> LinearisedTerms:  # noqa: ARG002
         """Beside controls of known value 0, from means of a times their targets `(n, p, o, controls)`."""
         controls = np.zeros((len(sums), *self.values.shape[1:3], sums.shape[3]))
         controls[:, :-1] = np.einsum("ij,njof->niof", self.lift, sums)

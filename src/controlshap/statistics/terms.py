@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar, Protocol, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ import scipy.linalg
 from controlshap._arrays import Array, median, namespace, sum_by, weighted_sum
 from controlshap._errors import SingularSystemError
 from controlshap._types import FloatArray, IntArray
+from controlshap.statistics.size_strata import SizeStrata
 
 #: Units whose pseudo-values are formed at once: 8192 units of 100 components are 7 MB.
 BATCH = 8192
@@ -49,6 +51,10 @@ class Terms(Protocol):
     def n_fitted(self) -> int:
         """Coefficients that are still to be fitted to these units; 0 where the estimate is a mean of them."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is left to be sampled, whatever the draws: the estimate has no error."""
+
     def solve(self, weights: FloatArray) -> Array:
         """Estimates `(batch, ..., c, o, f)` for weights `(batch, n)` that sum to 1."""
 
@@ -67,8 +73,8 @@ class Terms(Protocol):
         `at_x` (outputs,) is v(all), `at_draws` (draws, outputs) is v(0) of each draw.
         """
 
-    def with_controls(self, controls: FloatArray) -> Terms:
-        """Beside controls of known value 0 as further functions."""
+    def with_controls(self, controls: FloatArray, for_errors: FloatArray | None = None) -> Terms:
+        """Beside controls of known value 0 as further functions; `for_errors` takes their place in variances."""
 
     def largest_jump(self, weights: FloatArray) -> Array:
         """Largest move `(..., o)` of a value if one unit had shown nothing, and then a whole value of the model."""
@@ -109,6 +115,7 @@ class MeanTerms:
     n_walks: int = 1  # that are averaged in each unit
 
     n_fitted = 0
+    is_whole = False
 
     @property
     def n_units(self) -> int:
@@ -125,8 +132,8 @@ class MeanTerms:
 
     residual_pseudo_values = pseudo_values
 
-    def with_controls(self, controls: FloatArray) -> MeanTerms:
-        """Beside controls `(n, c, o, controls)`."""
+    def with_controls(self, controls: FloatArray, for_errors: FloatArray | None = None) -> MeanTerms:  # noqa: ARG002
+        """Beside controls `(n, c, o, controls)`, which are those of variances."""
         return replace(self, values=np.concatenate([self.values, controls], axis=3))
 
     def join(self, others: Sequence[MeanTerms]) -> MeanTerms:
@@ -194,6 +201,11 @@ class LeastSquaresTerms:
         v(all) - v(0), and v(0).
     paired : bool
         Which of the two forms.
+    distinct : bool
+        Whether units are pairs drawn without replacement from those of each size, with the same draws
+        (`size_strata`): they then have weights of their own, and sizes that are whole no error.
+    error_targets : ndarray of shape (n, o, f) or None
+        What residuals are taken of for variances, where these are not the targets.
     """
 
     constrained: ClassVar[bool] = True
@@ -204,11 +216,28 @@ class LeastSquaresTerms:
     total: FloatArray
     base: FloatArray
     paired: bool
+    distinct: bool = False
+    error_targets: FloatArray | None = None
 
     @property
     def n_units(self) -> int:
         """Number of units."""
         return len(self.targets)
+
+    @cached_property
+    def sizes(self) -> SizeStrata | None:
+        """Distinct pairs as a sample of each size; None where units are independent."""
+        return SizeStrata.of(self.regressors > 0.0) if self.distinct else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all pairs there are."""
+        return self.sizes is not None and self.sizes.is_whole
+
+    @cached_property
+    def _importance(self) -> FloatArray:
+        """Weight of each unit in the regression beside that of the design."""
+        return np.ones(self.n_units) if self.sizes is None else self.sizes.importance
 
     @property
     def n_players(self) -> int:
@@ -228,13 +257,18 @@ class LeastSquaresTerms:
             regressors=self.regressors[part],
             targets=self.targets[part],
             draw_targets=self.draw_targets[part],
+            error_targets=None if self.error_targets is None else self.error_targets[part],
         )
 
-    def with_controls(self, controls: FloatArray) -> LeastSquaresTerms:
-        """Beside controls, as targets `(n, draws, o, controls)`."""
+    def with_controls(self, controls: FloatArray, for_errors: FloatArray | None = None) -> LeastSquaresTerms:
+        """Beside controls, as targets `(n, draws, o, controls)`; `for_errors` takes their place in variances."""
         nothing = np.zeros(controls.shape[2:])
+        errors = None
+        if for_errors is not None:
+            errors = np.concatenate([self.targets, for_errors.mean(axis=1)], axis=2)
         return replace(
             self,
+            error_targets=errors,
             targets=np.concatenate([self.targets, controls.mean(axis=1)], axis=2),
             draw_targets=np.concatenate([self.draw_targets, controls], axis=3),
             total=np.concatenate([self.total, nothing], axis=1),
@@ -285,7 +319,7 @@ class LeastSquaresTerms:
         shifted = targets.reshape(n, o * f) - offset[:, None] * total.reshape(1, o * f)
         gram = np.empty((len(weights), p - 1, p - 1))
         right = np.empty((len(weights), p - 1, o * f))
-        for k, w in enumerate(weights):
+        for k, w in enumerate(weights * self._importance):
             scaled = reduced * w[:, None]
             gram[k] = scaled.T @ reduced
             right[k] = scaled.T @ shifted
@@ -313,16 +347,23 @@ class LeastSquaresTerms:
         return self._pseudo_values(weights, corrected=False)
 
     def residual_pseudo_values(self, weights: FloatArray) -> FloatArray:
-        """Residuals divided by sqrt(1 - leverage) (the HC2 form): unbiased for even noise."""
+        """Residuals divided by sqrt(1 - leverage) (the HC2 form): unbiased for even noise.
+
+        Those of distinct pairs are divided by 1 - leverage, times the root of the unseen share of their size.
+        """
         return self._pseudo_values(weights, corrected=True)
 
+    @property
+    def _targets_of_errors(self) -> FloatArray:
+        return self.targets if self.error_targets is None else self.error_targets
+
     def _pseudo_values(self, weights: FloatArray, *, corrected: bool) -> FloatArray:
-        p = self.n_players
-        estimate = self.solve(weights[None])[0]
+        p, targets = self.n_players, self._targets_of_errors if corrected else self.targets
+        estimate = self._solve(weights[None], targets, self.total, self.base)[0]
         influence, leverage = self.influence(weights)
-        residuals = self.targets - np.tensordot(self.regressors, estimate[:p], axes=1)
+        residuals = targets - np.tensordot(self.regressors, estimate[:p], axes=1)
         if corrected:
-            residuals = residuals / np.sqrt(np.maximum(1.0 - leverage, LEAST_FREE))[:, None, None]
+            residuals *= self._correction(leverage)[:, None, None]
         pseudo = np.empty((self.n_units, p + 1, *self.total.shape))
         np.multiply(influence[:, :, None, None], residuals[:, None], out=pseudo[:, :p])
         pseudo[:, :p] += estimate[:p]
@@ -331,14 +372,15 @@ class LeastSquaresTerms:
 
     def batch_means(self, weights: FloatArray, batch: IntArray, n_batches: int) -> FloatArray:
         """Means of the corrected pseudo-values over batches of units, `(n_batches, c, o, f)`, in little memory."""
-        p = self.n_players
-        estimate = self.solve(weights[None])[0]
+        p, targets = self.n_players, self._targets_of_errors
+        estimate = self._solve(weights[None], targets, self.total, self.base)[0]
         influence, leverage = self.influence(weights)
+        correction = self._correction(leverage)
         sums = np.zeros((n_batches, p, *self.total.shape))
         for start in range(0, self.n_units, BATCH):
             part = slice(start, start + BATCH)
-            residuals = self.targets[part] - np.tensordot(self.regressors[part], estimate[:p], axes=1)
-            residuals /= np.sqrt(np.maximum(1.0 - leverage[part], LEAST_FREE))[:, None, None]
+            residuals = targets[part] - np.tensordot(self.regressors[part], estimate[:p], axes=1)
+            residuals *= correction[part, None, None]
             numbers, index = np.unique(batch[part], return_inverse=True)
             sums[numbers] += sum_by(
                 index.reshape(-1), influence[part, :, None, None] * residuals[:, None], len(numbers)
@@ -349,13 +391,21 @@ class LeastSquaresTerms:
         means[:, p] = self.base
         return means
 
+    def _correction(self, leverage: FloatArray) -> FloatArray:
+        """What residuals `(n,)` are multiplied by for variances.
+
+        Distinct pairs are few, of unequal weight and noise: 1 - leverage itself (the HC3 form) is then the safer one.
+        """
+        free = np.maximum(1.0 - leverage, LEAST_FREE)
+        return np.asarray(1.0 / np.sqrt(free) if self.sizes is None else np.sqrt(self.sizes.unseen) / free)
+
     def influence(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """`Q (Q'MQ)^-1 Q'a` per unit `(n, p)`, and the leverages `(n,)`."""
+        """`Q (Q'MQ)^-1 Q'a` per unit `(n, p)`, times its importance, and the leverages `(n,)`."""
         basis = _sum_zero_basis(self.n_players)
         reduced = self.regressors @ basis
-        gram = (reduced * weights[:, None]).T @ reduced
+        gram = (reduced * (weights * self._importance)[:, None]).T @ reduced
         _check_regular(gram[None], self.n_units, self.n_players, self.paired)
-        solved = np.linalg.solve(gram, reduced.T).T  # (n, p-1)
+        solved = np.linalg.solve(gram, reduced.T).T * self._importance[:, None]  # (n, p-1)
         leverage = np.einsum("ij,ij->i", solved, reduced) * weights
         return solved @ basis.T, leverage
 
