@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import polars
 import pyarrow
 import pyarrow.parquet
 import pytest
-from dataset_cases import NAMES, make_rows, write
+from dataset_cases import NAMES, make_explainer, make_rows, write
 
 import controlshap as cs
 from controlshap.datasets import open_source
@@ -126,6 +127,32 @@ def test_a_folder_is_one_source_with_a_part_for_each_file(tmp_path: Path) -> Non
     assert open_source(tmp_path, 5).bounds.tolist() == [0, 5, 10, 12, 17, 22, 27, 30]
     assert open_source(tmp_path, columns=["c1"]).columns == ("c1",)
     assert [f["name"] for f in open_source(tmp_path).describe()["files"]] == ["b.csv", "c.csv"]
+
+
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="descriptors are counted in /dev/fd")
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".feather"])
+def test_one_file_is_open_at_a_time_and_none_after_a_run(tmp_path: Path, suffix: str) -> None:
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    for number in range(4):
+        write(make_rows(8, seed=number), rows / f"rows{number}{suffix}")
+    source = open_source(rows, part_rows=4)
+    assert not open_files(tmp_path)
+    for part in (0, 2, 4, 6, 1, 3):  # the first half of each file
+        source.read_part(part)
+        assert len(open_files(tmp_path)) <= 1
+    source.sample(10)
+    assert not open_files(tmp_path)
+    for name, part in (("all", None), ("some", (0, 4))):
+        make_explainer().explain_dataset(rows, tmp_path / name, rows=part, part_rows=4, budget=40, rng=0)
+        cs.load(tmp_path / name)
+        assert not open_files(tmp_path)
+
+
+def open_files(folder: Path) -> list[str]:
+    """Files of a folder that this process has open, without help of the garbage collector."""
+    names = [os.path.realpath(f"/dev/fd/{number}") for number in os.listdir("/dev/fd")]
+    return [name for name in names if Path(name).is_relative_to(folder.resolve())]
 
 
 @pytest.mark.parametrize("kind", ["array", "pandas", "polars", "csv"])

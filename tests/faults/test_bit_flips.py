@@ -3,6 +3,7 @@
 import shutil
 import sys
 import warnings
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import controlshap as cs
 from controlshap._files import read_sealed, write_sealed
+from controlshap.datasets import result
 from controlshap.datasets.part_file import part_path
 
 BACKGROUND = np.random.default_rng(0).normal(size=(5, 3))
@@ -29,12 +31,19 @@ def explainer():
 
 def contents(explanation):
     """Everything that an explanation holds, in bytes and text."""
-    fields = vars(explanation).items()
-    return {n: (v.dtype.str, v.shape, v.tobytes()) if isinstance(v, np.ndarray) else repr(v) for n, v in fields}
+    held = {field.name: getattr(explanation, field.name) for field in fields(explanation)}.items()
+    return {n: (v.dtype.str, v.shape, v.tobytes()) if isinstance(v, np.ndarray) else repr(v) for n, v in held}
 
 
 def load_result(folder):
     return contents(cs.load(folder))
+
+
+def load_columns(folder):
+    """Column by column, as large results are read."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(result, "AT_ONCE", 0)
+        return load_result(folder)
 
 
 def resume_result(folder):
@@ -59,6 +68,7 @@ def make_unfinished(folder):
 
 KINDS = {
     "result": (make_result, load_result),
+    "result by columns": (make_result, load_columns),
     "resumed result": (make_unfinished, resume_result),
     "explanation": (lambda folder: explainer()(ROWS, keep=True, history=True, **CALL).save(folder), load_result),
     "explainer": (lambda folder: explainer().save(folder), load_explainer),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ class CsvFile(TableFile):
             columns, n_rows = self._scan()
         super().__init__(path, columns, [n_rows])
 
-    def stream(self, chunk: int, columns: dict[str, FileColumn]) -> Iterator[Any]:  # noqa: ARG002, there is one
+    def stream(self, chunk: int, columns: dict[str, FileColumn]) -> Generator[Any]:  # noqa: ARG002, there is one
         """Yield record batches with these columns, in their types."""
         import pyarrow as pa
 
@@ -93,7 +93,7 @@ class CsvFile(TableFile):
             raise unreadable(self.path, "CSV", reason)
         return names
 
-    def _read(self, names: list[str], types: dict[str, Any]) -> Iterator[Any]:
+    def _read(self, names: list[str], types: dict[str, Any]) -> Generator[Any]:
         with self._translated_errors(), self._open(names, types) as reader:
             yield from reader
 

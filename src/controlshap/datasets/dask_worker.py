@@ -28,7 +28,9 @@ class JobPlugin(WorkerPlugin):  # type: ignore[misc]
 
     def teardown(self, worker: Any) -> None:  # noqa: ARG002
         """Drop the job when the run is over."""
-        _JOBS.pop(self.run, None)
+        job = _JOBS.pop(self.run, None)
+        if job is not None and job.source is not None:
+            job.source.close()
 
 
 def run_on_worker(run: str, task: PartTask) -> PartOutcome:

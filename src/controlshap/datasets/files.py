@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +77,7 @@ class TableFile(ABC):
     def __init__(self, path: Path, columns: dict[str, FileColumn], chunk_rows: Sequence[int]) -> None:
         self.path, self.columns = path, columns
         self._starts = np.concatenate([[0], np.cumsum(chunk_rows)]).astype(np.int64)
-        self._batches: Iterator[Any] | None = None
+        self._batches: Generator[Any] | None = None
         self._batch: Any = None
         self._first = 0  # row that `_batch` starts with
 
@@ -87,15 +87,24 @@ class TableFile(ABC):
         return int(self._starts[-1])
 
     @abstractmethod
-    def stream(self, chunk: int, columns: dict[str, FileColumn]) -> Iterator[Any]:
-        """Yield record batches with these columns, starting with a chunk."""
+    def stream(self, chunk: int, columns: dict[str, FileColumn]) -> Generator[Any]:
+        """Yield record batches with these columns, starting with a chunk; the file is open as long."""
 
     def read(self, start: int, n: int, columns: dict[str, FileColumn]) -> Any:
         """Read `n` rows from `start` on, as a pyarrow table with these columns and types."""
         import pyarrow as pa
 
         with translated_errors(self.path, self.kind):
-            return pa.Table.from_batches(self._read_pieces(start, n, columns))
+            table = pa.Table.from_batches(self._read_pieces(start, n, columns))
+        if start + n >= self.n_rows:
+            self.close()
+        return table
+
+    def close(self) -> None:
+        """Close the file, which the next reading opens again."""
+        if self._batches is not None:
+            self._batches.close()
+        self._batches, self._batch, self._first = None, None, 0
 
     def _read_pieces(self, start: int, n: int, columns: dict[str, FileColumn]) -> list[Any]:
         chunk = self._chunk(start)
@@ -140,7 +149,7 @@ class ArrowFile(TableFile):
                 _add_batch(columns, batch)
         super().__init__(path, columns, chunk_rows)
 
-    def stream(self, chunk: int, columns: dict[str, FileColumn]) -> Iterator[Any]:  # noqa: ARG002, all are mapped
+    def stream(self, chunk: int, columns: dict[str, FileColumn]) -> Generator[Any]:  # noqa: ARG002, all are mapped
         """Yield record batches, starting with a chunk."""
         file = _open_arrow(self.path)
         return (file.get_batch(number) for number in range(chunk, file.num_record_batches))
@@ -170,7 +179,7 @@ class ParquetFile(TableFile):
         columns |= described
         super().__init__(path, columns, [group.num_rows for group in groups])
 
-    def stream(self, chunk: int, columns: dict[str, FileColumn]) -> Iterator[Any]:
+    def stream(self, chunk: int, columns: dict[str, FileColumn]) -> Generator[Any]:
         """Yield record batches with these columns, starting with a chunk."""
         groups = list(range(chunk, len(self._starts) - 1))
         with _open_parquet(self.path) as file:

@@ -148,7 +148,7 @@ def write_part(path: Path, pieces: Iterable[tuple[int, Explanation]], layout: Pa
             digests.add(table)
             writer.write_table(table)
             n_evaluations += int(explanation.n_evaluations.sum())
-        writer.add_key_value_metadata({DIGESTS: digests.to_bytes()})
+        writer.add_key_value_metadata({DIGESTS: b"".join(digests.by_column())})
     return n_evaluations
 
 
@@ -166,13 +166,13 @@ class ColumnDigests:
             for digest, contents in zip(pair, _column_bytes(column), strict=True):
                 digest.update(contents)
 
-    def to_bytes(self) -> bytes:
-        """All digests, in hexadecimal digits."""
+    def by_column(self) -> list[bytes]:
+        """The digest of each column, in hexadecimal digits."""
         parts = [
             hashlib.blake2b(name + b"".join(digest.digest() for digest in pair), digest_size=DIGEST_BYTES)
             for name, pair in zip(self.names, self.hashes, strict=True)
         ]
-        return "".join(part.hexdigest() for part in parts).encode()
+        return [part.hexdigest().encode() for part in parts]
 
 
 def _column_bytes(column: Any) -> tuple[bytes, bytes]:
@@ -194,47 +194,19 @@ def _column_bytes(column: Any) -> tuple[bytes, bytes]:
 def part_evaluations(path: Path, run: str, rows: tuple[int, int]) -> int:
     """Evaluations behind a finished part, all of which is read; an error where it is damaged or not of this run."""
     pa = import_pyarrow("`explain_dataset`")
-    table = _read_part(path, run, rows, "out")
+    table = read_part(path, run, rows, "out")
     return int(pa.compute.sum(table.column("n_evaluations")).as_py())
 
 
-def read_parts(paths: Sequence[Path], layout: PartLayout, run: str, rows: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """All attributes of an `Explanation` that have rows, from parts with the given rows, one after the other."""
-    pa = import_pyarrow("`load`")
-    schema = layout.schema(run)
-    tables = [_read_part(path, run, own, "path", schema) for path, own in zip(paths, rows, strict=True)]
-    table = pa.concat_tables(tables)
-    columns = dict(zip(table.column_names, table.columns, strict=True))
-    n, p, outputs = table.num_rows, len(layout.players), len(layout.outputs or ("",))
-    per_output = () if layout.outputs is None else (outputs,)
-    attributes: dict[str, Any] = {name: np.array(columns[name].to_pylist(), dtype=np.str_) for name in TEXTS}
-    attributes |= {attribute: columns[name].to_numpy() for attribute, name in SCALARS.items()}
-    attributes["stages"] = tuple(tuple(stages) for stages in columns["stages"].to_pylist())
-    for attribute, names in layout.wide.items():
-        shape = (n, *per_output) if attribute.startswith("base") else (n, p, *per_output)
-        attributes[attribute] = np.column_stack([columns[name].to_numpy() for name in names]).reshape(shape)
-    for name in LISTS:
-        if columns[name].null_count:
-            attributes[name] = None
-            continue
-        flat = columns[name].combine_chunks().flatten().to_numpy()
-        if name == "covariance":
-            attributes[name] = _unpack(flat.reshape(n * outputs, -1), p).reshape(n, *per_output, p, p)
-        else:
-            attributes[name] = flat.reshape(n, p, *per_output)
-    for name in PAIRS:
-        known = name in columns and not columns[name].null_count  # parts of earlier versions have none
-        shape = (n, p * (p - 1) // 2, *per_output)
-        attributes[name] = columns[name].combine_chunks().flatten().to_numpy().reshape(shape) if known else None
-    data = np.empty((n, len(layout.columns)), dtype=float if set(layout.kinds) <= {"double"} else object)
-    for number, (name, kind) in enumerate(zip(layout.columns, layout.kinds, strict=True)):
-        column = columns[f"data:{name}"]
-        data[:, number] = column.to_numpy() if kind == "double" else column.to_pylist()
-    return attributes | {"data": data}
-
-
-def _read_part(path: Path, run: str, rows: tuple[int, int], argument: str, schema: Any = None) -> Any:
-    """The table of a part, which must be of this run, have these rows, and be what was written."""
+def read_part(
+    path: Path,
+    run: str,
+    rows: tuple[int, int],
+    argument: str,
+    schema: Any = None,
+    names: Sequence[str] | None = None,
+) -> Any:
+    """The table of a part, or columns of it; it must be of this run, have these rows, and be what was written."""
     from pyarrow import parquet
 
     with _translated_errors(path, argument):
@@ -244,12 +216,14 @@ def _read_part(path: Path, run: str, rows: tuple[int, int], argument: str, schem
                 raise InvalidArgumentError(
                     f"`{argument}`: {path.name!r} is of another run. Remove that file, and run again."
                 )
-            table = file.read(use_threads=False)
+            wanted = written.names if names is None else list(dict.fromkeys(["row", *names]))
+            # a name with a dot is taken for a part of a nested column, and selects others that begin like it
+            table = file.read(columns=wanted, use_threads=False).select(wanted)
         if schema is not None and not written.equals(schema):
             raise DamagedFileError("its columns are not those of the run")
-        digests = ColumnDigests(written)
+        digests = ColumnDigests(table.schema)
         digests.add(table)
-        if metadata.get(DIGESTS) != digests.to_bytes():
+        if dict(zip(wanted, digests.by_column(), strict=True)).items() - _written_digests(written, metadata).items():
             raise DamagedFileError("its contents do not match their digests")
     numbers = table.column("row").to_numpy()
     if not np.array_equal(numbers, np.arange(*rows)):
@@ -258,6 +232,14 @@ def _read_part(path: Path, run: str, rows: tuple[int, int], argument: str, schem
             "file of another part. Remove it, and run again."
         )
     return table
+
+
+def _written_digests(schema: Any, metadata: dict[bytes, bytes]) -> dict[str, bytes]:
+    """Digests of the columns as they were written; none where the file has others than columns."""
+    digests, digits = metadata.get(DIGESTS, b""), 2 * DIGEST_BYTES
+    if len(digests) != digits * len(schema):
+        raise DamagedFileError("its contents do not match their digests")
+    return {name: digests[digits * k : digits * (k + 1)] for k, name in enumerate(schema.names)}
 
 
 @contextmanager
@@ -324,14 +306,3 @@ def _pack(covariance: FloatArray) -> FloatArray:
         return covariance
     packed: FloatArray = covariance[(..., *np.tril_indices(covariance.shape[-1]))]
     return packed
-
-
-def _unpack(packed: FloatArray, p: int) -> FloatArray:
-    """Matrices `(n, p, p)` from the rows that `_pack` made."""
-    if packed.shape[1] == p * p:
-        return packed.reshape(-1, p, p)
-    rows, columns = np.tril_indices(p)
-    full = np.empty((len(packed), p, p))
-    full[:, rows, columns] = packed
-    full[:, columns, rows] = packed
-    return full

@@ -9,8 +9,12 @@ from pathlib import Path
 from controlshap._errors import InvalidArgumentError
 from controlshap._files import DamagedFileError, as_path, read_sealed
 from controlshap.datasets.manifest import part_bounds, read_manifest
-from controlshap.datasets.part_file import PartLayout, part_path, read_parts
+from controlshap.datasets.part_file import PartLayout, part_path
+from controlshap.datasets.stored import StoredExplanation, StoredParts
 from controlshap.results.explanation import Explanation
+
+#: Bytes of parts that are read at once; of more, each array when it is asked for.
+AT_ONCE = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,9 @@ class DatasetResult:
 def load_dataset(path: str | Path, *, allow_partial: bool = False) -> Explanation:
     """Read what `explain_dataset` wrote.
 
+    Of parts of more than 64 MB together, each array is read when it is first asked for, and so must stay where it is;
+    `explanation[rows]` reads the parts that hold these rows.
+
     Parameters
     ----------
     path : str or Path
@@ -88,17 +95,26 @@ def load_parts(folder: Path, parts: Sequence[int]) -> Explanation:
     """Read the explanation of some parts, all of which must be finished."""
     manifest = read_manifest(folder)
     bounds = part_bounds(manifest).tolist()
-    rows = [(bounds[part], bounds[part + 1]) for part in parts]
     layout, output_names = PartLayout.from_json(manifest["layout"]), manifest["output_names"]
-    return Explanation(
-        **read_parts([part_path(folder, part) for part in parts], layout, manifest["hash"], rows),
-        feature_names=layout.players,
-        column_names=layout.columns,
-        output_names=None if output_names is None else tuple(output_names),
-        player_columns=tuple(tuple(columns) for columns in manifest["player_columns"]),
-        entropy=int(manifest["entropy"]),
-        settings=manifest["settings"],
+    about = {
+        "feature_names": layout.players,
+        "column_names": layout.columns,
+        "output_names": None if output_names is None else tuple(output_names),
+        "player_columns": tuple(tuple(columns) for columns in manifest["player_columns"]),
+        "entropy": int(manifest["entropy"]),
+        "settings": manifest["settings"],
+    }
+    stored = StoredParts(
+        tuple(part_path(folder, part).absolute() for part in parts),
+        tuple((bounds[part], bounds[part + 1]) for part in parts),
+        layout,
+        manifest["hash"],
+        about,
     )
+    if stored.n_bytes > AT_ONCE:
+        stored.check()
+        return StoredExplanation(stored)
+    return Explanation.concat([stored.explain(number) for number in range(len(parts))])
 
 
 def _describe_failures(folder: Path) -> str:

@@ -133,7 +133,10 @@ def explain_dataset(
         if earlier is None:
             n_workers = n_jobs if scheduler is None else CLUSTER_WORKERS
             job, opened = _begin(job, opened, identity, predictions, part_rows, n_workers)
-        totals = _run_missing_parts(job, opened, n_jobs, scheduler, progress)
+        try:
+            totals = _run_missing_parts(job, opened, n_jobs, scheduler, progress)
+        finally:
+            opened.close()
         _finish(opened, folder, totals)
     return DatasetResult(
         folder, opened.n_rows, opened.n_parts, totals.n_done, tuple(totals.failed), totals.n_evaluations,

@@ -92,6 +92,10 @@ class RowSource(ABC):
     def changed_files(self) -> list[str]:
         """Names of files that were written to or removed since they were opened."""
 
+    @abstractmethod
+    def close(self) -> None:
+        """Close what is open; the next reading opens it again."""
+
 
 @dataclass(frozen=True, eq=False)
 class FileSource(RowSource):
@@ -141,6 +145,8 @@ class FileSource(RowSource):
         first, end = int(self.bounds[part]), int(self.bounds[part + 1])
         starts = np.cumsum([0, *self.file_rows])
         number = int(np.searchsorted(starts, first, side="right")) - 1
+        for other in (*self.files[:number], *self.files[number + 1 :]):
+            other.close()  # parts may come in any order: one open file at a time
         table = self.files[number].read(first - int(starts[number]), end - first, self.types)
         return to_pandas(table, self.types)
 
@@ -153,6 +159,7 @@ class FileSource(RowSource):
         frames = [
             self.read_part(int(part)).iloc[chosen[owner == part] - self.bounds[part]] for part in np.unique(owner)
         ]
+        self.close()
         return pandas.concat(frames, ignore_index=True)
 
     def describe(self) -> dict[str, Any]:
@@ -166,6 +173,11 @@ class FileSource(RowSource):
                 for f in self.files
             ],
         }
+
+    def close(self) -> None:
+        """Close all files."""
+        for file in self.files:
+            file.close()
 
     def changed_files(self) -> list[str]:
         """Names of files whose size or time is not what it was when they were opened, or that are gone."""
@@ -232,6 +244,9 @@ class MemorySource(RowSource):
     def changed_files(self) -> list[str]:
         """An empty list: there are no files."""
         return []
+
+    def close(self) -> None:
+        """Do nothing: there are no files."""
 
     def _take(self, which: Any) -> Any:
         return self.data.iloc[which] if hasattr(self.data, "iloc") else self.data[which]

@@ -42,10 +42,11 @@ def _take(value: Any, index: IntArray) -> Any:
 def join_rows(records: Sequence[Any]) -> dict[str, Any]:
     """The fields that have rows, with the rows of all records; None where one of them has None."""
     names = field_names(records[0], axis="rows")
-    return {name: _join([getattr(record, name) for record in records]) for name in names}
+    return {name: join_values([getattr(record, name) for record in records]) for name in names}
 
 
-def _join(values: list[Any]) -> Any:
+def join_values(values: Sequence[Any]) -> Any:
+    """One after the other, what some parts have of a field with rows; None where one of them has None."""
     if any(value is None for value in values):
         return None
     return np.concatenate(values) if isinstance(values[0], np.ndarray) else tuple(chain.from_iterable(values))
