@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import pickle
 import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,16 +20,18 @@ from controlshap._optional import require
 
 #: Processes that an operating system commonly allows.
 MOST_JOBS = 2**15
+#: The process that imported this: another one was forked from it.
+_IMPORTED_IN = os.getpid()
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def check_jobs(n_jobs: Any) -> int:
-    """Check a number of processes."""
+    """Check a number of processes; 1 in a process that may have no children of its own (a daemon, such as a pool's)."""
     if not is_whole(n_jobs) or n_jobs == 0 or not -1 <= n_jobs <= MOST_JOBS:
         raise InvalidArgumentError(f"`n_jobs` must be a positive number, or -1 for all cores; got {show(n_jobs)}.")
-    return int(n_jobs)
+    return 1 if multiprocessing.current_process().daemon else int(n_jobs)
 
 
 def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int) -> Iterator[Result]:
@@ -43,9 +47,33 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], n_job
     )
     with tempfile.TemporaryDirectory(prefix="controlshap-") as folder:
         path = _write_function(function, Path(folder))
+        if _is_child():
+            yield from _map_in_own_pool(partial(_apply, path), items, joblib.cpu_count() if n_jobs == -1 else n_jobs)
+            return
         with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
             parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator", max_nbytes="1M", mmap_mode="r")
             yield from parallel(joblib.delayed(_apply)(path, item) for item in items)
+
+
+def _is_child() -> bool:
+    """Whether another process of Python made this one.
+
+    joblib keeps its workers for later calls. In a forked process these belong to the parent and never answer, and a
+    child of multiprocessing waits for its own ones before it ends.
+    """
+    return os.getpid() != _IMPORTED_IN or multiprocessing.parent_process() is not None
+
+
+def _map_in_own_pool(function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int) -> Iterator[Result]:
+    """An ordered map over processes that end with it."""
+    from joblib.externals.loky import ProcessPoolExecutor
+
+    executor, done = ProcessPoolExecutor(n_jobs), False
+    try:
+        yield from executor.map(function, items)
+        done = True
+    finally:
+        executor.shutdown(wait=True, kill_workers=not done)
 
 
 def _write_function(function: Callable[[Any], Any], folder: Path) -> str:
