@@ -36,6 +36,7 @@ class Purpose(IntEnum):
     KNOWN_VALUES = 8
     SURROGATE = 9
     INTERACTIONS = 10
+    LEARNING = 11
     MIXTURE = 11
 
 

@@ -16,6 +16,7 @@ from controlshap._parallel import check_jobs
 from controlshap._progress import ProgressLike, check_progress
 from controlshap._random import Purpose, RngLike, resolve_entropy, stream
 from controlshap.controls import Control
+from controlshap.controls.fits.rows import EvaluatedRows
 from controlshap.controls.shared import best_learner, default_learners, fit_shared, hybrid_rows
 from controlshap.data.players import Groups, Players
 from controlshap.engine.plan import Plan
@@ -192,9 +193,9 @@ class Explainer:
         for name, array in (("X", rows), ("background", assembly.background)):
             refuse_missing(array, name, assembly.encoding.labels)
         mixed = hybrid_rows(rows, assembly.imputer, budget, stream(resolve_entropy(rng), Purpose.SURROGATE))
-        outputs = assembly.evaluate(mixed, "surrogate")
+        known = EvaluatedRows(mixed, assembly.evaluate(mixed, "surrogate"))
         candidates = default_learners(correlated=not assembly.imputer.mixes_columns)
-        assembly.share(fit_shared(mixed, outputs, learner or best_learner(mixed, outputs, candidates)))
+        assembly.share(fit_shared(known, learner or best_learner(known, candidates)))
         return self
 
     def __call__(
@@ -212,6 +213,7 @@ class Explainer:
         keep: bool | None = None,
         history: bool = False,
         interactions: int | None = None,
+        surrogate: str | None = None,
         device: str | None = None,
         progress: ProgressLike = None,
         **other: Never,
@@ -246,6 +248,10 @@ class Explainer:
         interactions : {None, 2}
             2 for pairwise interactions with errors in `explanation.interactions`, from the same evaluations; for
             features="independent".
+        surrogate : {None, "online"}
+            "online" to learn from row to row: rows are explained in generations of 1, 2, 4, 8, ... rows, each
+            controlled by a function that is fitted to evaluations of all earlier ones, which costs none. What is found
+            for a row then depends on the rows before it in the call (not on those behind it).
         device : str, optional
             For torch modules: where all rows are explained at once, built, evaluated and reduced there ("cuda", "cpu";
             the module must be on it). By default where a module on a GPU and the settings allow it: a budget alone,
@@ -267,7 +273,7 @@ class Explainer:
             raise InvalidArgumentError(f"`history` must be True or False; got {history!r}.")
         limits = Limits(
             budget=budget, tolerance=tolerance, absolute_tolerance=absolute_tolerance, stop=stop, level=level,
-            time_limit=time_limit, interactions=interactions,
+            time_limit=time_limit, interactions=interactions, surrogate=surrogate,
         )  # fmt: skip
         stopping = limits.stopping(self.players.n_players, staged=bool(history))
         settings = describe_call(self._assembly, limits, stopping)

@@ -26,6 +26,7 @@ class LimitOptions(TypedDict, total=False):
     level: float
     time_limit: float | None
     interactions: int | None
+    surrogate: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,8 @@ class Limits:
         Most seconds for each row, roughly.
     interactions : {None, 2}
         2 for pairwise interactions beside the values, from the same evaluations.
+    surrogate : {None, "online"}
+        "online" for rows that are controlled by what was learned from the rows before them.
     """
 
     budget: int | None = None
@@ -58,6 +61,7 @@ class Limits:
     level: float = 0.95
     time_limit: float | None = None
     interactions: int | None = None
+    surrogate: str | None = None
 
     def __post_init__(self) -> None:
         if self.budget is not None:
@@ -72,6 +76,12 @@ class Limits:
         if self.interactions is not None and (isinstance(self.interactions, bool) or self.interactions != 2):
             raise InvalidArgumentError(
                 f"`interactions` must be 2 or None: pairs of players are what there is; got {self.interactions!r}."
+            )
+
+        if self.surrogate not in (None, "online"):
+            raise InvalidArgumentError(
+                f"`surrogate` must be 'online' or None; got {self.surrogate!r}. For one that is fitted before, call "
+                "`explainer.fit_surrogate`."
             )
 
     def stopping(self, n_players: int, *, staged: bool = False) -> Stopping:
@@ -91,6 +101,7 @@ class Limits:
             staged=staged,
             is_default=self.budget is None and default == DEFAULT_BUDGET,
             interactions=self.interactions is not None,
+            online=self.surrogate == "online",
         )
 
     def describe(self, stopping: Stopping) -> dict[str, Any]:

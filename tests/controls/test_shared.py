@@ -7,6 +7,7 @@ from numpy.testing import assert_array_equal
 from scipy.special import expit
 
 import controlshap as cs
+from controlshap.controls.fits.rows import EvaluatedRows
 from controlshap.controls.shared import best_learner, default_learners
 from controlshap.testing import marginal_game, shapley_by_definition
 
@@ -161,7 +162,7 @@ def test_the_best_learner_is_found_and_found_again():
     candidates = (cs.WideNetwork(n_hidden=16, n_steps=800), cs.Trees(n_trees=30, n_leaves=16))
     for model, kind in ((lambda r: np.tanh(r @ WEIGHTS[:6]), cs.WideNetwork), (stepped, cs.Trees)):
         outputs = np.stack([model(rows), np.full(1500, 2.0)], axis=1)  # one output says nothing
-        found = [best_learner(rows, outputs, candidates) for _ in range(2)]
+        found = [best_learner(EvaluatedRows(rows, outputs), candidates) for _ in range(2)]
         assert found[0] is found[1]
         assert isinstance(found[0], kind)
 

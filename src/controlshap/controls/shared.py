@@ -10,7 +10,7 @@ import numpy as np
 from controlshap._types import FloatArray
 from controlshap.controls.base import Control
 from controlshap.controls.fits.boosting import boosting_available
-from controlshap.controls.fits.rows import FoldedRows
+from controlshap.controls.fits.rows import EvaluatedRows, FoldedRows
 from controlshap.controls.learners import LogisticRidge, RidgeNetwork, Trees, WideNetwork
 from controlshap.data.players import Players
 from controlshap.functions.base import KnownFunction
@@ -28,10 +28,13 @@ class SharedSurrogate(Control):
     functions : tuple of KnownFunction
     n_evaluations : int
         Model evaluations that were fitted to.
+    beside : tuple of Control
+        What is fitted to each row beside it in any case.
     """
 
     functions: tuple[KnownFunction, ...]
     n_evaluations: int
+    beside: tuple[Control, ...] = ()
     n_folds: int = 5
     max_rows: int = 100
 
@@ -40,6 +43,12 @@ class SharedSurrogate(Control):
     def fit(self, data: FoldedRows, fold: int | None) -> KnownFunction:  # noqa: ARG002
         """The function of this output."""
         return self.functions[data.output]
+
+    def errors(self, held: EvaluatedRows) -> float:
+        """Mean squared errors on other rows over the outputs' variances, all outputs together."""
+        spread = np.maximum(held.outputs.var(axis=0), 1e-300)
+        residuals = [function.predict(held.rows) - held.outputs[:, o] for o, function in enumerate(self.functions)]
+        return float(sum((part**2).mean() / spread[o] for o, part in enumerate(residuals)))
 
     def reaches(self, x: FloatArray, background: FloatArray, players: Players) -> bool:
         """Whether the exact values for independent features can be computed, for all outputs."""
@@ -78,11 +87,11 @@ def calibrate_margin(margin: KnownFunction, rows: FloatArray, outputs: FloatArra
     return Margin(tuple(Blend(margin, line[1:], float(line[0])) for line in lines.T))
 
 
-def fit_shared(rows: FloatArray, outputs: FloatArray, learner: Control) -> SharedSurrogate:
-    """Fit to evaluated rows `(n, columns)`, outputs `(n, outputs)`."""
-    no_fold = np.full(len(rows), -1)
-    data = [FoldedRows(rows, outputs[:, o], no_fold, o) for o in range(outputs.shape[1])]
-    return SharedSurrogate(tuple(learner.fit(of_output, None) for of_output in data), len(rows))
+def fit_shared(known: EvaluatedRows, learner: Control, beside: tuple[Control, ...] = ()) -> SharedSurrogate:
+    """Fit to all rows."""
+    no_fold = np.full(len(known), -1)
+    data = [FoldedRows(known.rows, known.outputs[:, o], no_fold, o) for o in range(known.outputs.shape[1])]
+    return SharedSurrogate(tuple(learner.fit(of_output, None) for of_output in data), len(known), beside)
 
 
 def default_learners(*, correlated: bool) -> tuple[Control, ...]:
@@ -100,17 +109,17 @@ def default_learners(*, correlated: bool) -> tuple[Control, ...]:
 HELD_OUT = 5
 
 
-def best_learner(rows: FloatArray, outputs: FloatArray, candidates: tuple[Control, ...]) -> Control:
+def best_learner(known: EvaluatedRows, candidates: tuple[Control, ...]) -> Control:
     """The candidate with the smallest error on held-out rows, all outputs together."""
+    held = np.arange(len(known)) % HELD_OUT == 0
+    return choose_learner(known[~held], known[held], candidates)
+
+
+def choose_learner(known: EvaluatedRows, held: EvaluatedRows, candidates: tuple[Control, ...]) -> Control:
+    """The candidate that predicts held-out rows best after a fit to the others."""
     if len(candidates) == 1:
         return candidates[0]
-    held = np.arange(len(rows)) % HELD_OUT == 0
-    spread = np.maximum(outputs.var(axis=0), 1e-300)
-    errors = []
-    for candidate in candidates:
-        fitted = fit_shared(rows[~held], outputs[~held], candidate)
-        residuals = [f.predict(rows[held]) - outputs[held, o] for o, f in enumerate(fitted.functions)]
-        errors.append(float(sum((part**2).mean() / spread[o] for o, part in enumerate(residuals))))
+    errors = [fit_shared(known, candidate).errors(held) for candidate in candidates]
     return candidates[int(np.argmin(errors))]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from controlshap._random import Purpose, stream
 from controlshap._types import FloatArray
 from controlshap.controls import Control
-from controlshap.controls.fits.rows import FoldedRows
+from controlshap.controls.fits.rows import EvaluatedRows, FoldedRows
 from controlshap.crossfitting.coalition_controls import process_controls
 from controlshap.crossfitting.folds import Folds, deal_units
 from controlshap.crossfitting.known_gaussian import GaussianControls
@@ -138,6 +138,22 @@ def training_rows(sampler: UnitSampler, folds: Folds, most: int) -> list[FoldedR
         labels.append(np.repeat(folds.of(ids[units]), per_unit))
     every, said, fold = np.concatenate(rows), np.concatenate(outputs), np.concatenate(labels)
     return [FoldedRows(every, said[:, output], fold, output) for output in range(said.shape[1])]
+
+
+def sample_evaluations(sampler: UnitSampler, most: int, rng: np.random.Generator) -> EvaluatedRows:
+    """Some of the evaluated rows of all units, in random order, for what later rows learn from this one."""
+    game = sampler.game
+    ids, design, values = sampler.kept_evaluations()
+    per_unit = _evaluations_of_a_unit(sampler)
+    chosen = rng.permutation(len(values) * per_unit)[:most]
+    units, places = np.unique(chosen // per_unit, return_inverse=True)
+    rows = np.empty((len(chosen), len(game.x)))
+    for part in game.slices(len(units), per_unit * len(game.x) * 6):
+        draws = sampler.draws_of(ids.unit[units[part]])
+        of_units = sampler.estimator.unit_rows(game.imputer, game.x, design[units[part]], draws)
+        here = np.flatnonzero((places >= part.start) & (places < part.stop))
+        rows[here] = of_units.reshape(-1, per_unit, len(game.x))[places[here] - part.start, chosen[here] % per_unit]
+    return EvaluatedRows(rows, values.reshape(-1, values.shape[3])[chosen])
 
 
 def _evaluations_of_a_unit(sampler: UnitSampler) -> int:

@@ -107,6 +107,8 @@ def explain_dataset(
     if model_hash is not None and not isinstance(model_hash, str):
         raise InvalidArgumentError(f"`model_hash` must be a string; got {type(model_hash).__name__}.")
     stopping = limits.stopping(assembly.players.n_players)
+    if stopping.online:
+        raise InvalidArgumentError("`surrogate='online'` is for calls; a data set has `explainer.fit_surrogate`.")
     folder = as_path(out, "out").resolve()
     earlier = manifests.find_manifest(folder)
     opened = _open_rows(assembly, source, part_rows or (None if earlier is None else earlier["part_rows"]), rows)

@@ -217,7 +217,7 @@ def _choose_fitted_controls(problem: Problem, budget: int) -> tuple[tuple[Contro
 
     They know interactions of all orders, where pairs alone integrate a quadratic.
     """
-    shared: tuple[Control, ...] = () if problem.shared is None else (problem.shared,)
+    shared = () if problem.shared is None else (problem.shared,)
     few = problem.players.n_columns <= MOST_TAYLOR_COLUMNS
     if problem.imputer.linear_in_x and few and control_cost(problem, (Taylor(),), budget) == 0:
         return (Taylor(), *shared, LogisticRidge()), None
@@ -226,7 +226,8 @@ def _choose_fitted_controls(problem: Problem, budget: int) -> tuple[tuple[Contro
         margin: tuple[Control, ...] = () if problem.margin is None else (problem.margin,)
         return (LogisticRidge(), *margin, *slow), None
     # one that was fitted before saves the time of fitting, unless there is time to spare
-    reached: tuple[Control, ...] = (*shared, LogisticRidge(), *slow) if slow else shared
+    beside = (LogisticRidge(), *slow) if slow else shared[0].beside
+    reached: tuple[Control, ...] = (*shared, *beside)
     return reached, None if problem.correlated else (LogisticRidge(), *slow)
 
 
@@ -266,3 +267,9 @@ def choose_keeping(
     if processes or (estimator.exact_per_draw and problem.base.finite):
         return "units"
     return "batches"
+
+
+def learns_across_rows(problem: Problem, controls: tuple[Control, ...], estimator: Estimator) -> bool:
+    """Whether functions that are fitted to earlier rows would control later ones."""
+    sampled = not estimator.exact_per_draw and not estimator.has_distinct_coalitions
+    return problem.controls is None and sampled and any(control.is_fitted for control in controls)

@@ -52,6 +52,11 @@ def continue_from(
             "was made with keep=False, or they took more than 64 MB. Explain with keep=True."
         )
     told = explanation.settings
+    if told.get("surrogate") == "online":
+        raise InvalidArgumentError(
+            "`explanation` was made with surrogate='online', whose functions it does not hold. Explain its rows again "
+            "with a larger budget, or use `explainer.fit_surrogate`, which `refine` goes on with."
+        )
     if stopping.interactions and not has_interactions(explanation):
         raise InvalidArgumentError(
             "`interactions=2`: the explanation was made without. Rows that are exact are not gone through again, so "

@@ -12,7 +12,8 @@ from controlshap._errors import ErraticVarianceWarning, NotConvergedWarning
 from controlshap._random import Purpose, stream
 from controlshap._types import BoolArray, FloatArray
 from controlshap.controls.base import Context
-from controlshap.crossfitting.fit import ControlledTerms, fit_controls
+from controlshap.controls.fits.rows import EvaluatedRows
+from controlshap.crossfitting.fit import ControlledTerms, fit_controls, sample_evaluations
 from controlshap.crossfitting.known_simulated import Functions
 from controlshap.data.players import differs_from_x
 from controlshap.engine.exact import explain_exactly
@@ -45,8 +46,12 @@ def explain_row(
     entropy: int,
     stopping: Stopping,
     recording: Recording | None = None,
+    n_shared: int = 0,
 ) -> RowResult:
-    """Shapley values of one row, from scratch or from a recording of an earlier run."""
+    """Shapley values of one row, from scratch or from a recording of an earlier run.
+
+    `n_shared` evaluations, or as many as there are, are handed back for later rows to learn from.
+    """
     began = time.perf_counter()
     recording = Recording() if recording is None else recording
     problem, x = problem.for_row(x)
@@ -68,7 +73,7 @@ def explain_row(
         run.sample_stage()
         run.estimate()
         run.judge()
-    return run.finish()
+    return replace(run.finish(), evaluated=run.share(n_shared))
 
 
 @dataclass
@@ -253,6 +258,12 @@ class Run:
             history=tuple(self.history),
             pairs=self._interactions() if self.stopping.interactions else None,
         )
+
+    def share(self, n_evaluations: int) -> EvaluatedRows | None:
+        """Some of what the model said; None where that was not kept."""
+        if n_evaluations == 0 or self.game.log.units is None or not self.game.log.units.parts:
+            return None
+        return sample_evaluations(self.sampler, n_evaluations, stream(self.entropy, Purpose.LEARNING, self.row))
 
     def _interactions(self) -> PairResult:
         """Interactions from the same units, controlled by the functions that values have."""

@@ -16,9 +16,10 @@ from controlshap._parallel import ordered_map
 from controlshap._progress import ProgressLike, Reporter
 from controlshap._types import AnyArray, FloatArray
 from controlshap._version import __version__
-from controlshap.engine.choice import raise_default
+from controlshap.engine.choice import learns_across_rows, raise_default
 from controlshap.engine.device import device_explanation, wants_device
 from controlshap.engine.exact import explain_together, games_of_form
+from controlshap.engine.generations import NumberedRow, explain_in_generations
 from controlshap.engine.plan import Plan, make_plan
 from controlshap.engine.refusals import refuse_budget, refuse_interactions
 from controlshap.engine.row import explain_row
@@ -59,15 +60,31 @@ def explain_rows(
     problem = ready_problem(assembly, stopping)
     if device is not None and n_jobs != 1:
         raise InvalidArgumentError(f"`n_jobs={n_jobs}` and `device` exclude each other. Leave one of them out.")
-    if n_jobs == 1 and wants_device(device, problem, stopping, keep):
+    if device is not None and stopping.online:
+        raise InvalidArgumentError("`device` and `surrogate='online'` exclude each other. Leave one of them out.")
+    if n_jobs == 1 and not stopping.online and wants_device(device, problem, stopping, keep):
         return _explain_on_device(assembly, problem, rows, first, stopping, entropy, settings, device, progress)
+    if stopping.online and assembly.controls is not None:
+        raise InvalidArgumentError(
+            f"`surrogate='online'` needs control='auto'; got control={assembly.settings['control']!r}, which says what "
+            "controls each row. Leave one of them out."
+        )
     # what is not returned in the end is not gathered in the first place
     kept = math.inf if keep else 0 if keep is False else KEPT
     plan = make_plan(problem, stopping)
-    task = partial(_explain_item, problem, plan, entropy, stopping, kept)
+    task = partial(_explain_item, problem, plan, entropy, stopping, kept, 0)
     items = list(enumerate(rows, start=first))
     results: Iterator[RowResult]
-    if plan.form is not None and not stopping.interactions and games_of_form(problem, plan.form) is not None:
+    if stopping.online and learns_across_rows(problem, plan.controls, plan.estimator):
+
+        def explain(of_generation: Problem, n_shared: int, some: list[NumberedRow]) -> Iterator[RowResult]:
+            own = make_plan(of_generation, stopping)
+            return ordered_map(
+                partial(_explain_item, of_generation, own, entropy, stopping, kept, n_shared), some, n_jobs
+            )
+
+        results = explain_in_generations(problem, items, explain)
+    elif plan.form is not None and not stopping.interactions and games_of_form(problem, plan.form) is not None:
         parts = [items[at : at + ROWS_AT_ONCE] for at in range(0, len(items), ROWS_AT_ONCE)]
         results = chain.from_iterable(_first_here(partial(_explain_together, problem, plan.form, task), parts, n_jobs))
     else:
@@ -204,10 +221,11 @@ def _explain_together(
 
 
 def _explain_item(
-    problem: Problem, plan: Plan, entropy: int, stopping: Stopping, kept: float, item: tuple[int, FloatArray]
+    problem: Problem, plan: Plan, entropy: int, stopping: Stopping, kept: float, n_shared: int, item: NumberedRow
 ) -> RowResult:
     number, row = item
-    return explain_row(problem, plan, row, number, entropy, stopping, Recording(records=kept > 0, most_bytes=kept))
+    recording = Recording(records=kept > 0, most_bytes=kept)
+    return explain_row(problem, plan, row, number, entropy, stopping, recording, n_shared)
 
 
 def _continue_item(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from controlshap._types import AnyArray, FloatArray
+from controlshap.controls.fits.rows import EvaluatedRows
 from controlshap.data.players import Players
 from controlshap.results.explanation import Explanation, History
 from controlshap.statistics.analysis import Analysis
@@ -33,7 +34,7 @@ class PairResult:
 
 @dataclass(frozen=True)
 class RowResult:
-    """Estimates of one row, what they cost and how the run ended."""
+    """Estimates of one row, what they cost and how the run ended; `evaluated` is what later rows may learn from."""
 
     analysis: Analysis
     n_evaluations: int
@@ -47,6 +48,7 @@ class RowResult:
     stages: tuple[int, ...] = ()
     history: tuple[tuple[int, FloatArray, FloatArray], ...] = ()
     pairs: PairResult | None = None
+    evaluated: EvaluatedRows | None = None
 
     @property
     def largest_error(self) -> float:

@@ -129,6 +129,8 @@ class Stopping:
         Whether nobody set the budget, so that a few times as much may be spent where the values are then exact.
     interactions : bool
         Whether pairwise interactions are asked for beside values.
+    online : bool
+        Whether rows are controlled by what was learned from the rows before them.
     """
 
     budget: int
@@ -143,6 +145,7 @@ class Stopping:
     staged: bool = False
     is_default: bool = False
     interactions: bool = False
+    online: bool = False
 
     @property
     def looks(self) -> bool:

@@ -6,7 +6,7 @@ belong to no unit) serve every fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar, cast
@@ -16,6 +16,25 @@ import numpy as np
 from controlshap._types import FloatArray, IntArray
 
 _Made = TypeVar("_Made")
+
+
+@dataclass(frozen=True)
+class EvaluatedRows:
+    """Rows `(n, columns)` and what the model said of them, `(n, outputs)`."""
+
+    rows: FloatArray
+    outputs: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, chosen: Any) -> EvaluatedRows:
+        return EvaluatedRows(self.rows[chosen], self.outputs[chosen])
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[EvaluatedRows]) -> EvaluatedRows:
+        """One after the other."""
+        return cls(np.concatenate([part.rows for part in parts]), np.concatenate([part.outputs for part in parts]))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,99 @@
+"""Learning across rows: who is in which generation, that nothing but earlier rows matters, and that it helps."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import controlshap as cs
+from controlshap.engine.generations import MOST_BEFORE, Generation
+from controlshap.testing import marginal_game, shapley_by_definition
+
+RNG = np.random.default_rng(5)
+BACKGROUND, ROWS = RNG.normal(size=(30, 6)), RNG.normal(size=(40, 6))
+SINGLE = [(j,) for j in range(6)]
+
+
+def waved(rows):
+    """Smooth, with interactions of three players that a ridge does not have; in two outputs."""
+    first = np.tanh(rows[:, 0] * rows[:, 1] + rows[:, 2]) + np.sin(rows[:, 3] + rows[:, 4] * rows[:, 5])
+    return np.column_stack([first, np.cos(rows[:, 0] * rows[:, 5]) - first])
+
+
+def explainer(**settings):
+    return cs.Explainer(waved, BACKGROUND, estimator="permutation", **settings)
+
+
+def learn(n_rows=7, **call):
+    return explainer()(ROWS[:n_rows], budget=300, rng=0, surrogate="online", **call)
+
+
+def assert_same(one, other):
+    for name in ("values", "standard_errors", "covariance", "n_evaluations", "controls"):
+        assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_generations_double_and_the_last_has_no_end():
+    firsts = [Generation.of(row).first for row in range(9)]
+    assert firsts == [0, 1, 1, 3, 3, 3, 3, 7, 7]
+    every = [Generation.of(row) for row in (0, 2, 6, MOST_BEFORE - 1)]
+    assert [(each.number, each.end) for each in every] == [(0, 1), (1, 3), (2, 7), (10, MOST_BEFORE)]
+    last = Generation.of(10**9)
+    assert (last.first, last.end, last.share) == (MOST_BEFORE, None, 0)
+    assert all(row in range(g.first, g.end or 10**9) for row in range(5000) for g in [Generation.of(row)])
+
+
+def test_rows_behind_do_not_matter_and_rows_before_do():
+    whole = learn(9)
+    assert_same(learn(5), whole[:5])
+    assert_same(explainer()(ROWS[0], budget=300, rng=0), whole[0])
+    changed = ROWS[:9].copy()
+    changed[0] += 1.0
+    other = explainer()(changed, budget=300, rng=0, surrogate="online")
+    assert (other.values[7:] != whole.values[7:]).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_jobs", [2, 8])
+def test_workers_do_not_matter(n_jobs):
+    assert_same(learn(9, n_jobs=n_jobs), learn(9))
+
+
+@pytest.mark.slow
+def test_it_helps_and_counts_nothing_more():
+    alone, taught = (explainer()(ROWS, budget=400, rng=0, surrogate=s) for s in (None, "online"))
+    assert_array_equal(alone.n_evaluations, taught.n_evaluations)
+    ratio = (alone.standard_errors**2).mean(axis=(1, 2)) / (taught.standard_errors**2).mean(axis=(1, 2))
+    assert np.median(ratio[15:]) > 1.5
+    assert "SharedSurrogate" in taught.method[20]
+
+
+@pytest.mark.slow
+def test_it_is_unbiased_and_honest_in_every_generation(global_seed):
+    """Over runs with other seeds; a family-wise level of 1e-4 over rows, players and outputs."""
+    runs = [explainer()(ROWS[:8], budget=300, rng=1000 * global_seed + k, surrogate="online") for k in range(60)]
+    truth = np.stack([shapley_by_definition(marginal_game(waved, x, BACKGROUND, SINGLE), 6) for x in ROWS[:8]])
+    values, errors = (np.stack([getattr(run, name) for run in runs]) for name in ("values", "standard_errors"))
+    gaps = values - truth
+    z = gaps.mean(axis=0) / gaps.std(axis=0, ddof=1) * np.sqrt(len(runs))
+    assert np.abs(z).max() < 5.4  # Bonferroni over 96 for t with 59 degrees of freedom
+    for first, end in ((0, 1), (1, 3), (3, 7), (7, 8)):
+        observed = np.sqrt((gaps[:, first:end] ** 2).mean())
+        told = np.sqrt((errors[:, first:end] ** 2).mean())
+        assert 0.75 < told / observed < 1.4
+        assert not 0.75 < 0.5 * told / observed < 1.4  # errors of half the size would be noticed
+
+
+def test_what_would_be_ignored_is_refused():
+    with pytest.raises(cs.InvalidArgumentError, match="`surrogate` must be 'online' or None"):
+        explainer()(ROWS[:2], surrogate="offline")
+    with pytest.raises(cs.InvalidArgumentError, match="needs control='auto'"):
+        explainer(control="ridge")(ROWS[:2], surrogate="online")
+    with pytest.raises(cs.InvalidArgumentError, match="`explanation` was made with surrogate='online'"):
+        explainer().refine(learn(3, keep=True), budget=300)
+
+
+def test_where_nothing_is_sampled_nothing_is_learned():
+    exact = cs.Explainer(waved, BACKGROUND)
+    one, other = (exact(ROWS[:4], budget=2000, rng=0, surrogate=s) for s in (None, "online"))
+    assert_same(one, other)
+    assert set(other.status) == {"exact"}
