@@ -52,6 +52,8 @@ def measure() -> dict[str, float]:
 
 def measure_source(source: Path) -> dict[str, float]:
     environment = os.environ | {"PYTHONPATH": str(source.resolve()), "OMP_NUM_THREADS": "1"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    subprocess.run([sys.executable, "-c", "import controlshap"], env=environment, check=True)  # compiles
     command = [sys.executable, __file__, "--measure"]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout)

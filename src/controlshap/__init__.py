@@ -1,5 +1,8 @@
 """Shapley values of predictions with calibrated errors, stabilised by control variates."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from controlshap import metrics
 from controlshap._errors import (
     BudgetTooSmallError,
@@ -31,21 +34,43 @@ from controlshap.controls import (
     WideNetwork,
 )
 from controlshap.data.pipelines import EncodedSpace, encoded_space, one_hot_groups
-from controlshap.datasets.result import DatasetResult, FailedPart
 from controlshap.engine.plan import Plan
 from controlshap.estimators import Estimator, Kernel, PerFeature, Permutation
 from controlshap.explainer import Explainer, explain
 from controlshap.functions import KnownFunction
 from controlshap.models.derivatives import FiniteDifferences
-from controlshap.results.difference import Difference, difference
 from controlshap.results.explanation import Explanation, History
 from controlshap.results.interactions import Interactions, PairRanking
 from controlshap.results.ranking import Ranking
 from controlshap.results.summary import Summary
-from controlshap.shap_compat.explainer import KernelExplainer
 from controlshap.storage.explanations import load
 from controlshap.values import Empirical, GaussianConditional, Imputer, Marginal, Mixture, Sampler, ValueFunction
 from controlshap.variances import Analytic, Bootstrap, Grouped, LeastSquares, Variance
+
+if TYPE_CHECKING:
+    from controlshap.datasets.result import DatasetResult, FailedPart
+    from controlshap.results.difference import Difference, difference
+    from controlshap.shap_compat.explainer import KernelExplainer
+
+#: Imported when they are first asked for: most programs need none of them.
+_LAZY = {
+    "DatasetResult": "controlshap.datasets.result",
+    "Difference": "controlshap.results.difference",
+    "FailedPart": "controlshap.datasets.result",
+    "KernelExplainer": "controlshap.shap_compat.explainer",
+    "difference": "controlshap.results.difference",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'controlshap' has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
+
 
 __all__ = [
     "Analytic",
