@@ -11,18 +11,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from controlshap._checks import is_real
-from controlshap._errors import ControlShapWarning, InvalidArgumentError, ModelOutputError
+from controlshap._errors import ControlShapWarning, InvalidArgumentError
 from controlshap._optional import require
 from controlshap._types import AnyArray, FloatArray
 from controlshap.data.frames import is_frame, native_frame
 from controlshap.data.table import read_array
+from controlshap.shap_compat.log_odds import LogOdds
 
 Link: TypeAlias = Callable[[FloatArray], FloatArray]
 
-#: Probabilities are kept this far from 0 and 1 before their log-odds are taken, as in shap.
-LOGIT_MARGIN = 1e-15
-#: Means of probabilities may leave the interval from 0 to 1 by this much, through rounding.
-ROUNDING = 1e-6
 #: Sparse data may have this many columns: the covariance of a row's values takes 8 times the square of it, 800 MB.
 MOST_SPARSE_COLUMNS = 10_000
 #: Arguments of `shap_values` that scripts give to the constructor, where shap ignores them in silence.
@@ -205,16 +202,9 @@ def identity(outputs: FloatArray) -> FloatArray:
 
 
 def logit(probabilities: FloatArray) -> FloatArray:
-    """Return log-odds, finite at 0 and 1."""
-    odd = probabilities[(probabilities < -ROUNDING) | (probabilities > 1.0 + ROUNDING)]
-    if len(odd):
-        raise ModelOutputError(
-            f"`link='logit'` needs a model that returns probabilities, 0 to 1; a mean over the background is "
-            f"{odd[0]:.6g}. Leave the link out, or explain a function that returns probabilities."
-        )
-    kept = np.clip(probabilities, LOGIT_MARGIN, 1.0 - LOGIT_MARGIN)
-    odds: FloatArray = np.log(kept / (1.0 - kept))
-    return odds
+    """Return log-odds `(n, outputs)`, finite at 0 and 1; explanations know more of the model (`linked_game.py`)."""
+    odds = LogOdds(None, probabilities.shape[1])
+    return odds.link(odds.expand(probabilities))
 
 
 def resolve_seed(**names: Any) -> Any:

@@ -152,7 +152,7 @@ class KernelExplainer:
                 self.data, self._shap_model, self._link, settings, keep_index=self._keep_index
             )
             self._n_players = self._linked.players.n_players
-            self._mean = self._linked.mean
+            self._mean = self._linked.mean[: len(self._linked.base)]  # without complements
             self._expected = self._shape_outputs(self._linked.base)
 
     @property

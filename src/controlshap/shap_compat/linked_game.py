@@ -7,6 +7,7 @@ which players are revealed (0 or 1 each), explained at all ones over a backgroun
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, ModelOutputError
+from controlshap._errors import BudgetTooSmallError, ControlShapWarning, InvalidArgumentError, ModelOutputError
 from controlshap._parallel import check_jobs, ordered_map
 from controlshap._random import resolve_entropy
 from controlshap._types import AnyArray, FloatArray
@@ -24,7 +25,8 @@ from controlshap.explainer import Explainer
 from controlshap.limits import LimitOptions
 from controlshap.models.model import Model
 from controlshap.results.explanation import Explanation
-from controlshap.shap_compat.arguments import Link, WeightedBackground
+from controlshap.shap_compat.arguments import Link, WeightedBackground, logit
+from controlshap.shap_compat.log_odds import LogOdds, find_log_odds
 from controlshap.shap_compat.model import InputMaker, ShapModel
 
 
@@ -46,7 +48,9 @@ class LinkedProblem:
         Turns mixed rows and their index into what the model takes.
     players : Players
     mean, base : ndarray of shape (outputs,)
-        The mean over the background, and its link.
+        The mean over the background (with link "logit" also those of the complements), and its link.
+    odds : LogOdds or None
+        How log-odds are computed, where the link is "logit".
     settings : dict
         Arguments of the `Explainer` of the game.
     memory_limit : int
@@ -64,16 +68,19 @@ class LinkedProblem:
     base: FloatArray
     settings: dict[str, Any]
     memory_limit: int
+    odds: LogOdds | None = None
 
     def predict(self, rows: AnyArray, index: AnyArray | None, n_outputs: int | None, where: str) -> FloatArray:
-        """Return checked outputs, shape (n, outputs)."""
-        model = Model(self.model.predict, self.model.source, partial(self.to_inputs, index=index))
-        return model(rows, n_outputs=n_outputs, where=where)
+        """Return checked outputs, shape (n, outputs), or with complements (n, 2 outputs)."""
+        margin = None if self.odds is None else self.odds.predict
+        model = Model(margin or self.model.predict, self.model.source, partial(self.to_inputs, index=index))
+        outputs = model(rows, n_outputs=None if margin else n_outputs, where=where)
+        return outputs if self.odds is None else self.odds.expand(outputs)
 
     def apply_link(self, means: FloatArray, where: str) -> FloatArray:
         """Return the link of means `(n, outputs)`, which must be finite."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            values = self.link(means)
+            values = self.link(means) if self.odds is None else self.odds.link(means)
         finite = np.isfinite(values)
         if not finite.all():
             raise ModelOutputError(
@@ -81,6 +88,10 @@ class LinkedProblem:
                 f"{means[~finite][0]:.6g}. Use a link that is finite there, or 'logit', which is finite at 0 and 1."
             )
         return values
+
+    def is_cut(self, means: FloatArray) -> bool:
+        """Whether log-odds of these means are cut, because they are too close to 0 or 1."""
+        return self.odds is not None and bool(self.odds.is_cut(means).any())
 
 
 def make_linked_problem(
@@ -115,6 +126,9 @@ def make_linked_problem(
         memory_limit=int(settings.get("memory_limit", signature(Explainer).parameters["memory_limit"].default)),
     )
     outputs = problem.predict(data.data, problem.index, None, "the background")
+    if link is logit:
+        odds, outputs = find_log_odds(model.model.source, problem.to_inputs(data.data.copy(), problem.index), outputs)
+        problem = replace(problem, odds=odds)
     mean = data.weights @ outputs
     return replace(problem, mean=mean, base=problem.apply_link(mean[None], "the background")[0])
 
@@ -126,9 +140,11 @@ class LinkedGame:
         self.problem = problem
         self.row = row
         self.where = f"row {number}"
+        self.is_cut = problem.is_cut(problem.mean)
         index = None if problem.index is None else np.array([label])
         outputs = problem.predict(row[None], index, len(problem.base), self.where)
         self.at_row = problem.apply_link(outputs, self.where)[0]
+        self.is_cut |= problem.is_cut(outputs)
         self.n_evaluations = 1
 
     def __call__(self, coalitions: FloatArray) -> FloatArray:
@@ -150,6 +166,7 @@ class LinkedGame:
             self.n_evaluations += len(mixed)
             means = np.einsum("n,mno->mo", problem.weights, outputs.reshape(len(part), n_rows, -1))
             values[part] = problem.apply_link(means, self.where)
+            self.is_cut |= problem.is_cut(means)
         return values
 
 
@@ -170,15 +187,22 @@ def explain_linked(
     n_coalitions = (budget - 1) // len(problem.background)
     task = partial(_explain_row, problem, n_coalitions, entropy, goals)
     results = list(ordered_map(task, list(zip(range(len(rows)), rows, labels, strict=True)), check_jobs(n_jobs)))
-    parts = [explanation for explanation, _ in results]
+    parts = [explanation for explanation, _, _ in results]
+    if any(is_cut for _, _, is_cut in results):
+        warnings.warn(
+            "`link='logit'`: mean probabilities were so close to 0 or 1 that nothing is known of their log-odds; these "
+            "were cut at 34.5, as in shap. Explain the margin instead (decision_function), or leave the link out.",
+            ControlShapWarning,
+            stacklevel=4,
+        )
     settings = parts[0].settings | {
         "budget": budget,
         "n_background": len(problem.background),
-        "n_background_evaluations": len(problem.background),
+        "n_background_evaluations": len(problem.background) * (1 if problem.odds is None else problem.odds.n_asked),
     }
     return replace(
         Explanation.concat(parts),
-        n_evaluations=np.array([count for _, count in results], dtype=np.int64),
+        n_evaluations=np.array([count for _, count, _ in results], dtype=np.int64),
         entropy=entropy,
         settings=settings,
         background_standard_errors=None,
@@ -189,7 +213,7 @@ def explain_linked(
 
 def _explain_row(
     problem: LinkedProblem, n_coalitions: int, entropy: int, goals: LimitOptions, item: tuple[int, AnyArray, Any]
-) -> tuple[Explanation, int]:
+) -> tuple[Explanation, int, bool]:
     number, row, label = item
     game = LinkedGame(problem, row, label, number)
     p = problem.players.n_players
@@ -206,4 +230,4 @@ def _explain_row(
             f"coalition takes the {n_rows} rows of the background, and the budget covers {n_coalitions}.",
             needed,
         ) from error
-    return explanation, game.n_evaluations
+    return explanation, game.n_evaluations, game.is_cut
