@@ -18,6 +18,7 @@ from controlshap._random import Purpose, RngLike, resolve_entropy, stream
 from controlshap.controls import Control
 from controlshap.controls.fits.rows import EvaluatedRows
 from controlshap.controls.shared import best_learner, default_learners, fit_shared, hybrid_rows
+from controlshap.data.orders import Hierarchy, Order
 from controlshap.data.players import Groups, Players
 from controlshap.engine.plan import Plan
 from controlshap.engine.resume import refine_rows
@@ -69,6 +70,13 @@ class Explainer:
         What a classifier is asked for: "margin" is the score before its logistic or softmax link, as shap's
         `TreeExplainer` explains it by default, and exact for boosted trees; "probability" refuses models without
         `predict_proba`; "auto" takes probabilities where there are any.
+    order : list of lists, optional
+        Columns or groups in the order in which they come about, `[["age", "sex"], ["education"], ["income"]]`: players
+        of a component are revealed after those of all earlier ones (asymmetric Shapley values).
+    hierarchy : dict or nested lists, optional
+        Groups whose players stay together, `{"person": ["age", "sex"], "money": ["income", "wealth"]}`, and groups of
+        groups: every player keeps a value (Owen's, Winter's), and those of a group sum to what the group has as one
+        player (`explanation.by_group()`).
 
     Examples
     --------
@@ -96,11 +104,13 @@ class Explainer:
         max_background: int = 10_000,
         seconds_per_evaluation: float | None = None,
         output: Literal["auto", "margin", "probability"] = "auto",
+        order: Order = None,
+        hierarchy: Hierarchy = None,
     ) -> None:
         settings = {
             "features": features, "estimator": estimator, "control": control, "variance": variance,
             "coefficient": coefficient, "memory_limit": memory_limit, "max_background": max_background,
-            "seconds_per_evaluation": seconds_per_evaluation, "output": output,
+            "seconds_per_evaluation": seconds_per_evaluation, "output": output, "order": order, "hierarchy": hierarchy,
         }  # fmt: skip
         self._assembly = Assembly(model, background, groups, settings)
 
@@ -194,7 +204,8 @@ class Explainer:
             refuse_missing(array, name, assembly.encoding.labels)
         mixed = hybrid_rows(rows, assembly.imputer, budget, stream(resolve_entropy(rng), Purpose.SURROGATE))
         known = EvaluatedRows(mixed, assembly.evaluate(mixed, "surrogate"))
-        candidates = default_learners(correlated=not assembly.imputer.mixes_columns)
+        simulated = not assembly.imputer.mixes_columns or assembly.players.arrangement is not None
+        candidates = default_learners(correlated=simulated)
         assembly.share(fit_shared(known, learner or best_learner(known, candidates)))
         return self
 

@@ -21,6 +21,7 @@ from controlshap._types import FloatArray, IntArray
 from controlshap.controls import Control, SharedSurrogate
 from controlshap.controls.shared import Margin, calibrate_margin
 from controlshap.data.encoding import Encoding, make_encoding, refuse_categories, refuse_many_levels, refuse_unseen
+from controlshap.data.orders import resolve_arrangement
 from controlshap.data.players import Groups, Players, resolve_players
 from controlshap.data.table import Table, has_gaps, read_rows, read_table, sample_table
 from controlshap.estimators.base import Estimator
@@ -197,6 +198,10 @@ class Assembly:
         if self.is_frame:
             warn_of_columns(model, self.column_names)
         self.raw_players = resolve_players(groups, self.column_names)
+        arrangement = resolve_arrangement(
+            settings.get("order"), settings.get("hierarchy"), self.raw_players, self.column_names
+        )
+        self.raw_players = replace(self.raw_players, arrangement=arrangement)
         value_function = strategies.resolve_value_function(settings["features"])
         self.estimator = strategies.resolve_estimator(settings["estimator"])
         self.controls = strategies.resolve_controls(settings["control"])
@@ -324,7 +329,7 @@ class Assembly:
             self._margin = (recognise_margin(self.model.source, len(problem.base.rows)),)
             self.n_probes = evaluations_to_recognise(self.model.source)
         known = self._margin[0]
-        if known is None:
+        if known is None or (self.players.arrangement is not None and not known.takes_arrangements):
             return problem
         return replace(problem, margin=calibrate_margin(known, problem.base.rows, problem.base.values[:, :, 0]))
 
@@ -373,6 +378,8 @@ class Assembly:
             self._form = (recognise(model.source, n_rows),)
             self.n_probes = evaluations_to_recognise(model.source)
         form = self._form[0]
+        if form is not None and self.raw_players.arrangement is not None and not form.takes_arrangements:
+            return None
         return None if form is None or (normal and not form.score_functions) else form
 
 

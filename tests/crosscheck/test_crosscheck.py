@@ -14,6 +14,7 @@ import pytest
 import shap
 from calibration_cases import check_nothing_seen
 from numpy.testing import assert_allclose
+from scipy.cluster.hierarchy import linkage
 from sklearn.ensemble import RandomForestRegressor
 
 import controlshap as cs
@@ -185,3 +186,25 @@ def test_shaps_plots_draw_groups_by_their_active_column(canvas):
     shap.plots.waterfall(explanation.to_shap()[0], show=False)
     texts = [label.get_text() for axes in plt.gcf().axes for label in axes.get_yticklabels()]
     assert "x3 = job" in texts
+
+
+def test_a_binary_hierarchy_gives_the_values_of_shaps_partition_explainer():
+    rng = np.random.default_rng(0)
+    p, background, slope = 8, rng.normal(size=(10, 8)), rng.normal(size=8)
+    x = rng.normal(size=(1, p))
+
+    def model(rows):
+        bend = 0.3 * rows[:, 0] * rows[:, 5] - 0.4 * rows[:, 2] * rows[:, 3] * rows[:, 7]
+        return np.tanh(0.5 * rows @ slope + bend)
+
+    for links in (linkage(rng.normal(size=(p, 3)), "complete"), linkage(background.T, "single")):
+
+        def tree(node, links=links):
+            return node if node < p else [tree(int(child)) for child in links[node - p, :2]]
+
+        masker = shap.maskers.Partition(background, max_samples=len(background), clustering=links)
+        theirs = shap.explainers.Partition(model, masker)(x, max_evals=100_000, silent=True)
+        ours = cs.Explainer(model, background, hierarchy=tree(2 * p - 2))(x, rng=0)
+        assert ours.status[0] == "exact"
+        assert_allclose(ours.values, theirs.values, atol=1e-12)
+        assert np.abs(ours.values - cs.Explainer(model, background)(x, rng=0).values).max() > 1e-3

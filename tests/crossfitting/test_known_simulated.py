@@ -88,9 +88,9 @@ def walks_of(tolerance, n_walks, monkeypatch):
     game, sizes = FunctionGame.of(((network(),),), x, imputer, MEMORY), []
     sample = known_simulated.sample_permutations
 
-    def spy(p, n_units, rng):
+    def spy(p, n_units, rng, *arrangement):
         sizes.append(n_units)
-        return sample(p, n_units, rng)
+        return sample(p, n_units, rng, *arrangement)
 
     with monkeypatch.context() as patched:
         patched.setattr(known_simulated, "sample_permutations", spy)

@@ -74,7 +74,7 @@ def test_few_nodes_are_as_good_as_those_that_are_exact_for_polynomials(scale, mo
     monkeypatch.setattr(logistic, "NATS", 1e9)
     assert_allclose(logistic_values(0.3, at_x, at_draws, 1e-8), every, atol=1e-8)
     # negative control: it is not enough
-    monkeypatch.setattr(logistic, "_enough_nodes", lambda n_players: 1)
+    monkeypatch.setattr(logistic, "enough_nodes", lambda n_players: 1)
     assert np.abs(logistic_values(0.3, at_x, at_draws, 1e-8) - every).max() > 1e-6
 
 

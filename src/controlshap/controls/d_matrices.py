@@ -14,8 +14,8 @@ import numpy as np
 
 from controlshap._random import EXPLAINER_ENTROPY, Purpose, stream
 from controlshap._types import FloatArray
-from controlshap.estimators.enumeration import all_coalitions, shapley_matrix
-from controlshap.estimators.permutation import sample_permutations
+from controlshap.estimators.enumeration import coalition_table
+from controlshap.estimators.permutation import reverse_permutations, sample_permutations
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.values.base import Imputer
@@ -68,7 +68,9 @@ class DMatrices:
 
 def d_matrices(imputer: Imputer, n_permutations: int, seed: int = 0) -> DMatrices:
     """D matrices, exact for few players, else simulated with reversed pairs of permutations."""
-    if imputer.players.n_players <= EXACT_PLAYERS:
+    arrangement = imputer.players.arrangement
+    few = imputer.players.n_players <= EXACT_PLAYERS
+    if few if arrangement is None else arrangement.n_places <= EXACT_PLAYERS * 2 ** (EXACT_PLAYERS - 1):
         return DMatrices(_enumerate(imputer)[None], 0)
     p, c = imputer.players.n_players, imputer.players.n_columns
     affordable = REPLICATION_BYTES // (8 * p * c * c)
@@ -86,8 +88,8 @@ def _simulate(imputer: Imputer, n_pairs: int, rng: np.random.Generator, total: F
     players = imputer.players
     c = players.n_columns
     total = np.zeros((players.n_players, c, c)) if total is None else total
-    forward = sample_permutations(players.n_players, n_pairs, rng)
-    permutations = np.concatenate([forward, forward[:, ::-1]])
+    forward = sample_permutations(players.n_players, n_pairs, rng, players.arrangement)
+    permutations = np.concatenate([forward, reverse_permutations(forward, players.arrangement)])
     # Not few at once: every batch goes through all of `total`.
     step = max(FEWEST_AT_ONCE, BATCH_DOUBLES // (c * c))
     for start in range(0, len(permutations), step):
@@ -99,8 +101,7 @@ def _simulate(imputer: Imputer, n_pairs: int, rng: np.random.Generator, total: F
 def _enumerate(imputer: Imputer) -> FloatArray:
     players = imputer.players
     p, c = players.n_players, players.n_columns
-    coalitions = all_coalitions(p)
-    weights = shapley_matrix(p)
+    coalitions, weights = coalition_table(p, players.arrangement)
     scale = imputer.scale
     # With x = 0 and b = -scale e_i the rows are b + scale A_S e_i: column i of A_S.
     draws = -np.diag(scale)

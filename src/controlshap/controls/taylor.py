@@ -87,6 +87,11 @@ class Taylor(Control):
                 f"The Taylor control has known values for independent features (Marginal) and correlated ones "
                 f"(GaussianConditional), not for {type(imputer).__name__}. Use control='none' or your own control."
             )
+        if mixes and context.players.arrangement is not None:
+            raise NoClosedFormError(
+                "The Taylor control of independent features has known values for all permutations alike, not with "
+                "`order` or `hierarchy`. Use control='auto' or 'ridge'."
+            )
         if not np.isfinite(context.x).all() or not np.isfinite(context.background).all():
             raise InvalidArgumentError(
                 "`control='taylor'` needs finite rows and a finite background, but there are missing values. "

@@ -167,7 +167,8 @@ def known_controls(
     imputer = sampler.game.imputer
     fitted = FittedFunctions(functions, folds.shares, sampler.estimator, imputer, sampler.game.x, problem.memory_limit)
     rng = stream(sampler.entropy, Purpose.KNOWN_VALUES, sampler.row)
-    if imputer.known_values == "of draws":
+    in_closed_form = problem.players.arrangement is None or all(one.takes_arrangements for one, _, _ in fitted.distinct)
+    if imputer.known_values == "of draws" and in_closed_form:
         return MarginalControls.of(fitted, sampler.kept.visited_rows(), folds.of_kept, rng)
     tolerances = KNOWN_SHARE * np.array([_residual(rows, functions) for rows in data]) / sampler.n_units
     n_walks = sampler.n_units * _evaluations_of_a_unit(sampler) / (2 * problem.players.n_players)

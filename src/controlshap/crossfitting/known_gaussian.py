@@ -24,8 +24,9 @@ from controlshap.crossfitting.known_simulated import (
     replicate,
     simulate_walks,
 )
+from controlshap.data.players import Players
 from controlshap.estimators.enumeration import chains, n_chains, shapley_values
-from controlshap.estimators.permutation import sample_permutations, walk_contributions
+from controlshap.estimators.permutation import reverse_permutations, sample_permutations, walk_contributions
 from controlshap.functions.base import KnownFunction
 from controlshap.sampling.game import FunctionGame
 from controlshap.values.linear_scores import coalition_scores, draw_scores, walk_scores
@@ -250,7 +251,7 @@ def simulate_networks(
     p, c = imputer.players.n_players, imputer.players.n_columns
     pairs = int(np.clip(WORK // (2 * c * (c + 10 * p) * len(imputer.parts)), FEWEST_PAIRS, MOST_PAIRS)) // REPLICATIONS
     pairs = int(pairs * max(1.0, n_walks / MANY_WALKS))
-    if 2**p <= MOST_COALITIONS and n_chains(p) <= 2 * pairs * REPLICATIONS:
+    if can_enumerate_means(imputer.players, 2 * pairs * REPLICATIONS):
         return [Simulated.exactly(values) for values in enumerate_networks(imputer, x, networks)]
     led = np.arange(len(networks)) if leaders is None else leaders
     values = replicate(lambda some: _replications(imputer, x, networks, led, some, rng), pairs, tolerances)
@@ -277,8 +278,8 @@ def _replications(
     for number in range(REPLICATIONS):
         sums, gaps = np.zeros((p, len(first))), np.zeros((p, len(followers)))
         for size, part in zip(sizes, parts, strict=True):
-            forward = sample_permutations(p, size, rng)
-            both = np.concatenate([forward, forward[:, ::-1]])
+            forward = sample_permutations(p, size, rng, imputer.players.arrangement)
+            both = np.concatenate([forward, reverse_permutations(forward, imputer.players.arrangement)])
             walks = walk_contributions(both, mean_walks(imputer, x, both, [networks[k] for k in first]))
             sums += walks.sum(axis=0)
             if len(followers):
@@ -291,8 +292,20 @@ def _replications(
     return values
 
 
+def can_enumerate_means(players: Players, n_walks: int) -> bool:
+    """Whether the means of all coalitions cost less than so many walks."""
+    p, arrangement = players.n_players, players.arrangement
+    if arrangement is not None:
+        return arrangement.n_places <= min(MOST_COALITIONS, n_walks * p)
+    return 2**p <= MOST_COALITIONS and n_chains(p) <= n_walks
+
+
 def enumerate_networks(imputer: NormalParts, x: FloatArray, networks: list[KnownFunction]) -> FloatArray:
     """Shapley values and base value `(networks, players + 1)` from the conditional means of all coalitions."""
+    arrangement = imputer.players.arrangement
+    if arrangement is not None:
+        table = mean_coalitions(imputer, x, arrangement.coalitions[None], networks)[0]
+        return np.concatenate([arrangement.matrix @ table, table[:1]]).T
     permutations, own = chains(imputer.players.n_players)
     p = permutations.shape[1]
     weights = _weights(networks)

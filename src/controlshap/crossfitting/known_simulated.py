@@ -15,9 +15,10 @@ from typing import Any, Self
 import numpy as np
 
 from controlshap._types import FloatArray, IntArray
+from controlshap.data.players import Players
 from controlshap.estimators import Enumeration, Permutation
 from controlshap.estimators.base import Estimator, Evaluator, UnitDraws
-from controlshap.estimators.enumeration import all_coalitions, shapley_values
+from controlshap.estimators.enumeration import coalition_table
 from controlshap.estimators.permutation import sample_permutations
 from controlshap.functions.base import KnownFunction
 from controlshap.sampling.game import FunctionGame
@@ -173,7 +174,7 @@ class SimulatedControls(KnownControls):
         enough = None if tolerances is None else tolerances[[output for _, output, _ in fitted.distinct]]
         game = FunctionGame.of((tuple(functions),), fitted.x, fitted.imputer, fitted.memory_limit)
         n_weighted = fitted.imputer.n_weighted
-        if n_weighted is not None and 2**fitted.n_players * n_weighted <= MOST_ROWS:
+        if n_weighted is not None and are_few(fitted.imputer.players, n_weighted):
             values = [Simulated.exactly(one) for one in enumerate_weighted(game)]
         elif can_enumerate(fitted.imputer):
             values = [Simulated.exactly(one) for one in enumerate_draws(game)]
@@ -215,32 +216,41 @@ class SimulatedControls(KnownControls):
 
 def can_enumerate(imputer: Imputer) -> bool:
     """Whether all coalitions of all draws are few."""
-    return imputer.finite_draws is not None and 2**imputer.players.n_players * len(imputer.finite_draws) <= MOST_ROWS
+    return imputer.finite_draws is not None and are_few(imputer.players, len(imputer.finite_draws))
+
+
+def are_few(players: Players, n_rows: int) -> bool:
+    """Whether all coalitions, each with so many rows, are few."""
+    n_coalitions = 2**players.n_players if players.arrangement is None else players.arrangement.n_places
+    return int(n_coalitions) * n_rows <= MOST_ROWS
 
 
 def enumerate_draws(game: FunctionGame) -> FloatArray:
     """Exact Shapley values and base value `(functions, players + 1)` of a game with one output, over finite draws."""
     draws = game.imputer.finite_draws
     assert draws is not None
-    inner, nothing = all_coalitions(game.imputer.players.n_players)[1:-1], np.zeros_like(game.at_x)
+    players, nothing = game.imputer.players, np.zeros_like(game.at_x)
+    inner = coalition_table(players.n_players, players.arrangement)[0][1:-1]
     total = np.zeros((inner.shape[1] + 1, game.n_functions))
+    estimator = Enumeration(players.arrangement)
     for part in game.slices(len(draws), 4 * len(inner) * game.n_functions):
         some = draws[part]
         design = np.broadcast_to(inner, (len(some), *inner.shape))
-        terms = Enumeration().terms(game, design, UnitDraws(some[:, None], None, None, nothing))
+        terms = estimator.terms(game, design, UnitDraws(some[:, None], None, None, nothing))
         total += terms.values[:, :, 0].sum(axis=0)
     return total.T / len(draws)
 
 
 def enumerate_weighted(game: FunctionGame) -> FloatArray:
     """Exact Shapley values and base value `(functions, players + 1)` of a game with one output, over weighted rows."""
-    coalitions = all_coalitions(game.imputer.players.n_players)
+    players = game.imputer.players
+    coalitions, matrix = coalition_table(players.n_players, players.arrangement)
     table = np.empty((len(coalitions), game.n_functions))
     n_numbers = (game.imputer.n_weighted or 1) * (len(game.x) + game.n_functions)
     for part in game.slices(len(coalitions), 4 * n_numbers):
         rows, weights = game.imputer.weighted_rows(game.x, coalitions[part])
         table[part] = np.einsum("kn,knf->kf", weights, game.evaluate(rows)[:, :, 0])
-    return np.concatenate([shapley_values(table), table[:1]]).T
+    return np.concatenate([matrix @ table, table[:1]]).T
 
 
 def simulate_walks(
@@ -250,14 +260,15 @@ def simulate_walks(
 
     `tolerances` (functions,) and `n_walks` are as for `replicate`.
     """
-    p = game.imputer.players.n_players
+    p, arrangement = game.imputer.players.n_players, game.imputer.players.arrangement
+    estimator = Permutation(arrangement=arrangement)
 
     def simulate(n_units: int) -> FloatArray:
         replications = []
         for _ in range(REPLICATIONS):
-            permutations = sample_permutations(p, n_units, rng)
+            permutations = sample_permutations(p, n_units, rng, arrangement)
             draws = UnitDraws(game.imputer.sample(n_units, rng)[:, None], None, None, np.zeros_like(game.at_x))
-            replications.append(Permutation().terms(game, permutations, draws).values[:, :, 0].mean(axis=0))
+            replications.append(estimator.terms(game, permutations, draws).values[:, :, 0].mean(axis=0))
         return np.stack(replications).transpose(2, 0, 1)
 
     units = int(max(2, MOST_ROWS // (2 * p * REPLICATIONS)) * max(1.0, n_walks / MANY_WALKS))

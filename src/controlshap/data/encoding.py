@@ -57,7 +57,7 @@ class Encoding:
 
     def expand(self, players: Players) -> Players:
         """Turn players of the data's columns into players of the encoded columns."""
-        return players if self.is_plain else Players(np.repeat(players.owner, self._widths), players.names)
+        return players if self.is_plain else replace(players, owner=np.repeat(players.owner, self._widths))
 
     def extend(self, table: Table, argument: str) -> Encoding:
         """Return an encoding that has the new levels of a table as well; this one if there are none."""

@@ -13,6 +13,7 @@ from controlshap._arrays import Array, namespace, take
 from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
+from controlshap.data.arrangement import Arrangement
 
 Groups: TypeAlias = "Mapping[str, Sequence[str | int]] | Sequence[Sequence[str | int]] | None"
 """`{"Job": ["Job_admin", ...]}`, or lists of column names or positions; other columns play alone."""
@@ -28,10 +29,13 @@ class Players:
         The player of each column.
     names : tuple of str
         One per player.
+    arrangement : Arrangement or None
+        Which permutations of the players there are, where not all.
     """
 
     owner: IntArray
     names: tuple[str, ...]
+    arrangement: Arrangement | None = None
 
     @property
     def n_players(self) -> int:

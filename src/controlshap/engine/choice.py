@@ -86,11 +86,18 @@ def raise_default(problem: Problem, stopping: Stopping) -> Stopping:
 
 def exact_budget(problem: Problem, budget: int) -> int | None:
     """Evaluations of a row with which "auto" enumerates a finite background; None where it never does."""
-    p, base = problem.players.n_players, problem.base
-    if problem.estimator is not None or not base.finite or not 1 < p <= MOST_PLAYERS:
+    p, base, estimator = problem.players.n_players, problem.base, _enumeration(problem)
+    if problem.estimator is not None or not base.finite or p < 2 or estimator is None:
         return None
-    cost = Enumeration().unit_cost(p, finite=True) * len(base.rows)
+    cost = estimator.unit_cost(p, finite=True) * len(base.rows)
     return 1 + cost + control_cost(problem, problem.controls or (), budget)
+
+
+def _enumeration(problem: Problem) -> Enumeration | None:
+    """All coalitions there are, where these can be listed."""
+    arrangement = problem.players.arrangement
+    listed = problem.players.n_players <= MOST_PLAYERS if arrangement is None else arrangement.is_listed
+    return Enumeration(arrangement) if listed else None
 
 
 def choose_estimator(
@@ -103,6 +110,13 @@ def choose_estimator(
 ) -> Estimator:
     """The estimator asked for, or for "auto" the one that the rules of `docs/design.md` give."""
     reasons = {} if reasons is None else reasons
+    return _choose_freely(problem, budget, reasons, early=early, facts=facts).for_players(problem.players)
+
+
+def _choose_freely(
+    problem: Problem, budget: int, reasons: dict[str, str], *, early: bool, facts: RowFacts | None
+) -> Estimator:
+    """The estimator, whatever permutations there are."""
     p = problem.players.n_players
     if p == 1:
         reasons["estimator"] = "there is one player"
@@ -118,7 +132,8 @@ def choose_estimator(
         n_pairs = (budget - 1) // (2 * len(base.rows))
         reasons["estimator"] = f"{n_pairs} pairs of coalitions, enough for each to have the whole background"
         return Kernel(n_draws=len(base.rows), reuse=True)
-    if problem.shared is not None and problem.controls is None and not problem.correlated and p >= 4 and early:
+    shared = problem.shared is not None and problem.controls is None and not problem.correlated
+    if shared and p >= 4 and early and problem.players.arrangement is None:
         # What a good surrogate leaves is small, and needs few units of few evaluations each (benchmarks/amortise.py).
         reasons["estimator"] = "a shared surrogate leaves little, and the run may end early"
         return Kernel()
@@ -131,6 +146,7 @@ def _choose_units(problem: Problem, budget: int, reasons: dict[str, str], facts:
     free = problem.base.finite and not problem.correlated and problem.controls is None
     kernel = Kernel()
     affordable = budget > kernel.fewest_units(p) * kernel.unit_cost(p, finite=True)
+    affordable = affordable and problem.players.arrangement is None
     if free and facts.has_labels and problem.variance is None and n_rows >= FEWEST_LABELS and affordable and p >= 4:
         reasons["estimator"] = "outputs are whole numbers, which jump: every pair of coalitions tells of every player"
         return kernel
@@ -145,11 +161,11 @@ def _choose_units(problem: Problem, budget: int, reasons: dict[str, str], facts:
 
 def _can_enumerate(problem: Problem, budget: int, *, early: bool) -> bool:
     """Whether all coalitions are affordable; with draws from a distribution, whether they cost less than walks."""
-    p, base = problem.players.n_players, problem.base
-    if p > MOST_PLAYERS:
+    p, base, estimator = problem.players.n_players, problem.base, _enumeration(problem)
+    if estimator is None:
         return False
     if not base.finite:
-        cost = Enumeration().unit_cost(p, finite=False)
+        cost = estimator.unit_cost(p, finite=False)
         return cost <= ENUMERATION_FACTOR * Permutation().unit_cost(p, finite=False)
     # what may end early is not sent through all coalitions because a generous limit would cover them
     most = min(budget, MOST_ENUMERATED_EARLY) if early else budget
@@ -160,6 +176,7 @@ def _can_enumerate(problem: Problem, budget: int, *, early: bool) -> bool:
 def _pays_whole_background(problem: Problem, budget: int) -> bool:
     """Whether there are so many coalitions that each is worth the whole background."""
     free = problem.controls is None and (problem.variance is None or problem.variance.is_least_squares)
+    free = free and problem.players.arrangement is None
     if not free or problem.correlated or not problem.base.finite or not np.isfinite(problem.background).all():
         return False
     p, n_rows = problem.players.n_players, len(problem.base.rows)
@@ -244,7 +261,7 @@ def _choose_taylor(problem: Problem, budget: int, reasons: dict[str, str]) -> tu
 
 def _choose_slow_learners(problem: Problem, budget: int) -> tuple[Control, ...]:
     """Trees, where fitting them takes no longer than the model is said to take; networks where time does not matter."""
-    if problem.correlated or problem.seconds is None:
+    if problem.correlated or problem.seconds is None or problem.players.arrangement is not None:
         return ()
     trees = (Trees(),) if boosting_available() else ()
     if problem.seconds == math.inf:  # "thorough"

@@ -40,7 +40,7 @@ def _short(strategy: Any) -> str:
     """A strategy with those of its settings that are not the default: "Kernel(n_draws=50, reuse=True)"."""
     if not is_dataclass(strategy):
         return f"{type(strategy).__name__}()"
-    changed = [f for f in fields(strategy) if f.init and not _is_default(strategy, f)]
+    changed = [f for f in fields(strategy) if f.init and f.repr and not _is_default(strategy, f)]
     settings = ", ".join(f"{f.name}={getattr(strategy, f.name)!r}" for f in changed)
     return f"{type(strategy).__name__}({settings if len(settings) <= 60 else '...'})"
 

@@ -48,6 +48,11 @@ def refuse_interactions(problem: Problem, stopping: Stopping) -> None:
     """Refuse interactions where units do not have them, before any model call."""
     if not stopping.interactions:
         return
+    if problem.players.arrangement is not None:
+        raise InvalidArgumentError(
+            "`interactions=2` counts all permutations of the players, and `order` or `hierarchy` leave some. Leave one "
+            "of them out."
+        )
     if problem.correlated or not problem.base.finite:
         raise InvalidArgumentError(
             "`interactions=2` needs features='independent': with other value functions there are no interactions yet. "

@@ -105,6 +105,10 @@ def describe_call(assembly: Assembly, limits: Limits, stopping: Stopping) -> dic
         "refinements": 0, "n_background": assembly.n_background, "version": __version__, "model": model.name,
         "quantity": model.quantity,
     }  # fmt: skip
+    arrangement = assembly.raw_players.arrangement
+    if arrangement is not None and arrangement.groups:
+        names = assembly.raw_players.names
+        rest["player_groups"] = {name: [names[player] for player in members] for name, members in arrangement.groups}
     return assembly.description | limits.describe(stopping) | rest
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.data.players import Players
 from controlshap.statistics.terms import UnitTerms
 
 
@@ -83,6 +84,8 @@ class Estimator(ABC):
     gives_interactions: bool = False
     #: Whether functions fitted to the evaluations can control the units; needs `unit_rows`.
     takes_fitted_controls: bool = False
+    #: Whether units can be restricted to an `arrangement` of the players: an order, or a hierarchy.
+    takes_arrangements: bool = False
 
     #: Whether the coalitions of a unit are all different, and none of them empty or full.
     has_distinct_coalitions: bool = False
@@ -135,6 +138,17 @@ class Estimator(ABC):
         if self.n_draws <= most:
             return self
         return cast("Self", replace(cast("Any", self), n_draws=most))
+
+    def for_players(self, players: Players) -> Self:
+        """The same estimator for players that may be arranged."""
+        if players.arrangement is None:
+            return self
+        if not self.takes_arrangements:
+            raise InvalidArgumentError(
+                f"`estimator`: {type(self).__name__} has no units that respect `order` or `hierarchy`; walks do. Use "
+                "estimator='auto' or 'permutation'."
+            )
+        return cast("Self", replace(cast("Any", self), arrangement=players.arrangement))
 
     @abstractmethod
     def sample(self, n_players: int, n_units: int, rng: np.random.Generator) -> Any:

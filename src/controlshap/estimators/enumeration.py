@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import comb
 from typing import final
@@ -10,6 +10,7 @@ from typing import final
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.data.arrangement import Arrangement
 from controlshap.estimators.base import Estimator, Evaluator, UnitDraws, base_values
 from controlshap.statistics.terms import MeanTerms
 
@@ -63,16 +64,27 @@ def shapley_values(table: FloatArray) -> FloatArray:
     return values
 
 
+def coalition_table(n_players: int, arrangement: Arrangement | None = None) -> tuple[BoolArray, FloatArray]:
+    """Coalitions `(m, players)`, that of nobody first and of all last, and the matrix from their values to players'."""
+    if arrangement is not None:
+        return arrangement.coalitions, arrangement.matrix
+    return all_coalitions(n_players), shapley_matrix(n_players)
+
+
 @final
 @dataclass(frozen=True)
 class Enumeration(Estimator):
     """Exact Shapley values of each draw's game; a unit is one draw with all coalitions.
 
-    Exact over a finite background, and free of the noise of coalitions for draws from a distribution.
+    Exact over a finite background, and free of the noise of coalitions for draws from a distribution. With an
+    arrangement of the players, all coalitions that its permutations begin with.
     """
+
+    arrangement: Arrangement | None = field(default=None, repr=False)
 
     exact_per_draw = True
     gives_interactions = True
+    takes_arrangements = True
 
     def evaluates_base(self, *, finite: bool) -> bool:
         """Whether v_b(0), the value of the empty coalition, is not known beforehand."""
@@ -80,7 +92,8 @@ class Enumeration(Estimator):
 
     def unit_cost(self, n_players: int, *, finite: bool) -> int:
         """All coalitions but the known ends."""
-        return int(2**n_players) - (2 if finite else 1)
+        n_coalitions = 2**n_players if self.arrangement is None else len(self.arrangement.coalitions)
+        return int(n_coalitions) - (2 if finite else 1)
 
     def fewest_units(self, n_players: int) -> int:  # noqa: ARG002
         """One: a background of one row has no error."""
@@ -88,7 +101,7 @@ class Enumeration(Estimator):
 
     def sample(self, n_players: int, n_units: int, rng: np.random.Generator) -> BoolArray:  # noqa: ARG002
         """The same coalitions `(n_units, 2^p - 2, players)` for every unit; nothing is random."""
-        inner = all_coalitions(n_players)[1:-1]
+        inner = coalition_table(n_players, self.arrangement)[0][1:-1]
         return np.broadcast_to(inner, (n_units, *inner.shape))
 
     def terms(self, game: Evaluator, design: BoolArray, draws: UnitDraws) -> MeanTerms:
@@ -99,7 +112,8 @@ class Enumeration(Estimator):
         table[0] = at_draws
         table[1:-1] = inner.swapaxes(0, 1)
         table[-1] = game.at_x
-        values = shapley_values(table).swapaxes(0, 1)
+        matrix = coalition_table(design.shape[2], self.arrangement)[1]
+        values = np.tensordot(matrix, table, axes=1).swapaxes(0, 1)
         base = np.broadcast_to(draws.base, at_draws.shape) if draws.values is not None else at_draws
         return MeanTerms(np.concatenate([values, base[:, None]], axis=1))
 

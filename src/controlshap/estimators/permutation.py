@@ -6,12 +6,13 @@ evaluations, since both ends are known. A pair is exact for games with at most t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
 
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.data.arrangement import Arrangement
 from controlshap.estimators.base import Estimator, Evaluator, RowMaker, UnitDraws, base_values, check_draws
 from controlshap.statistics.terms import MeanTerms
 
@@ -29,18 +30,27 @@ class Permutation(Estimator):
         Draws averaged in each unit.
     closes_sum : bool
         Spread the remaining gap to f(x) - v(0) over the values.
+    arrangement
+        Which permutations there are; set by an explainer with `order` or `hierarchy`. In pairs whatever may stand in
+        any order is turned round.
     """
 
     paired: bool = True
     n_draws: int = 1
     closes_sum: bool = True
+    arrangement: Arrangement | None = field(default=None, repr=False)
 
     takes_fitted_controls = True
-    has_distinct_coalitions = True
+    takes_arrangements = True
     gives_interactions = True
 
     def __post_init__(self) -> None:
         check_draws(self.n_draws)
+
+    @property
+    def has_distinct_coalitions(self) -> bool:  # type: ignore[override]
+        """Unless walk and reverse meet, between the components of an order."""
+        return self.arrangement is None or not self.paired
 
     @property
     def efficient(self) -> bool:
@@ -58,7 +68,7 @@ class Permutation(Estimator):
 
     def sample(self, n_players: int, n_units: int, rng: np.random.Generator) -> IntArray:
         """Uniform permutations `(n_units, players)`."""
-        return sample_permutations(n_players, n_units, rng)
+        return sample_permutations(n_players, n_units, rng, self.arrangement)
 
     def terms(self, game: Evaluator, design: IntArray, draws: UnitDraws) -> MeanTerms:
         """Contributions along the walk, averaged over both directions."""
@@ -66,7 +76,7 @@ class Permutation(Estimator):
         values = game.walk_values(design, draws.rows, at_draws)
         contributions = walk_contributions(design, values)
         if self.paired:
-            reverse = design[:, ::-1]
+            reverse = reverse_permutations(design, self.arrangement)
             backwards = walk_contributions(reverse, game.walk_values(reverse, draws.rows, at_draws))
             contributions = 0.5 * (contributions + backwards)
         base = values[:, 0] if draws.values is None else np.broadcast_to(draws.base, values[:, 0].shape)
@@ -74,7 +84,7 @@ class Permutation(Estimator):
 
     def unit_rows(self, imputer: RowMaker, x: FloatArray, design: IntArray, draws: FloatArray) -> FloatArray:
         """Rows of the walk and, paired, of its reverse."""
-        orders = (design, design[:, ::-1]) if self.paired else (design,)
+        orders = (design, reverse_permutations(design, self.arrangement)) if self.paired else (design,)
         return np.concatenate([imputer.walk_rows(x, order, draws) for order in orders], axis=1)
 
     def coalition_weights(self, design: IntArray) -> tuple[BoolArray, FloatArray]:
@@ -86,9 +96,18 @@ class Permutation(Estimator):
         return coalitions, np.full(coalitions.shape[:2], 1.0 / len(walks))
 
 
-def sample_permutations(n_players: int, n_units: int, rng: np.random.Generator) -> IntArray:
-    """Independent uniform permutations, shape (n_units, n_players)."""
+def sample_permutations(
+    n_players: int, n_units: int, rng: np.random.Generator, arrangement: Arrangement | None = None
+) -> IntArray:
+    """Independent uniform permutations, shape (n_units, n_players); of an arrangement where there is one."""
+    if arrangement is not None:
+        return arrangement.sample(n_units, rng)
     return rng.permuted(np.tile(np.arange(n_players), (n_units, 1)), axis=1)
+
+
+def reverse_permutations(permutations: IntArray, arrangement: Arrangement | None = None) -> IntArray:
+    """From the end, or with all that may stand in any order turned round."""
+    return permutations[:, ::-1] if arrangement is None else arrangement.reverse(permutations)
 
 
 def walk_contributions(permutations: IntArray, values: FloatArray) -> FloatArray:

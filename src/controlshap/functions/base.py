@@ -34,6 +34,8 @@ class KnownFunction(ABC):
     tolerance = 1e-6
     #: Whether a row enters through linear scores alone, which `score_weights`, `of_scores` and `mean_of_scores` need.
     takes_scores = False
+    #: Whether `draw_values` knows the values of players that are arranged (`Players.arrangement`).
+    takes_arrangements = False
 
     @abstractmethod
     def predict(self, rows: FloatArray) -> FloatArray:
@@ -104,6 +106,11 @@ class Sum(KnownFunction):
 
     first: KnownFunction
     second: KnownFunction
+
+    @property
+    def takes_arrangements(self) -> bool:  # type: ignore[override]
+        """Whether both do."""
+        return self.first.takes_arrangements and self.second.takes_arrangements
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """Sum of both predictions."""

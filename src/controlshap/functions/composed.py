@@ -105,6 +105,11 @@ class Blend(KnownFunction):
     weights: FloatArray
     constant: float = 0.0
 
+    @property
+    def takes_arrangements(self) -> bool:  # type: ignore[override]
+        """Whether the function does."""
+        return self.inner.takes_arrangements
+
     def predict(self, rows: FloatArray) -> FloatArray:
         """Values `(n,)` of the function."""
         return np.asarray(self.constant + self.inner.predict(rows).reshape(len(rows), -1) @ self.weights)

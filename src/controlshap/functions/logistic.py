@@ -75,18 +75,18 @@ def logistic_values(
             "Scale the coefficients down (a separable fit has unbounded ones), or explain the score instead."
         )
     frequencies, weights = logistic_nodes(bound, precision)
-    values, full = np.empty(at_draws.shape), _enough_nodes(len(at_x))
+    values, full = np.empty(at_draws.shape), enough_nodes(len(at_x))
     n_nodes = min(full, math.ceil((math.log(1.0 / precision) + bound) / NATS))
     step = max(1, BATCH // (len(frequencies) * max(1, len(at_x))))
     for start in range(0, len(at_draws), step):
         part = at_draws[start : start + step].T  # (p, draws)
-        turns = _powers(frequencies, 0.5 * (at_x[:, None] - part))
+        turns = powers(frequencies, 0.5 * (at_x[:, None] - part))
         centre = intercept + 0.5 * (at_x.sum() + part.sum(axis=0))
         wave = 2.0 * weights[:, None] * np.cos(frequencies[:, None] * centre)  # (terms, draws)
         ends = expit(intercept + at_x.sum()) - expit(intercept + part.sum(axis=0))
         waves = turns.imag * wave
         while True:
-            here = np.einsum("jmu,jmu->uj", waves, _integrals(turns, n_nodes))
+            here = np.einsum("jmu,jmu->uj", waves, integrals(turns, n_nodes))
             # the sines themselves are off by at most `precision` at either end
             if n_nodes >= full or np.abs(here.sum(axis=1) - ends).max() <= 3.0 * precision:
                 break
@@ -109,7 +109,7 @@ def logistic_interactions(
     step = max(1, BATCH // (len(frequencies) * p))
     for start in range(0, len(at_draws), step):
         part = at_draws[start : start + step].T
-        turns = _powers(frequencies, 0.5 * (at_x[:, None] - part)).reshape(p, -1)  # (p, terms * draws)
+        turns = powers(frequencies, 0.5 * (at_x[:, None] - part)).reshape(p, -1)  # (p, terms * draws)
         centre = intercept + 0.5 * (at_x.sum() + part.sum(axis=0))
         wave = (-4.0 * weights[:, None] * np.sin(frequencies[:, None] * centre)).reshape(-1)
         for node, weight in zip(nodes, node_weights, strict=True):
@@ -121,7 +121,7 @@ def logistic_interactions(
     return index / len(at_draws)
 
 
-def _powers(frequencies: FloatArray, angles: FloatArray) -> AnyArray:
+def powers(frequencies: FloatArray, angles: FloatArray) -> AnyArray:
     """`exp(i w angle)`, `(players, terms, draws)`: equal steps of w are turns by the same angle."""
     turns = np.empty((len(angles), len(frequencies), angles.shape[1]), dtype=np.complex128)
     turns[:, 0] = np.exp(1j * frequencies[0] * angles)
@@ -131,7 +131,7 @@ def _powers(frequencies: FloatArray, angles: FloatArray) -> AnyArray:
     return turns
 
 
-def _integrals(turns: AnyArray, n_nodes: int) -> FloatArray:
+def integrals(turns: AnyArray, n_nodes: int) -> FloatArray:
     """Integrals over t of the products of all `cos(w d_k) + i (2t - 1) sin(w d_k)` but one, which are real.
 
     Nodes t and 1 - t have conjugate products, so that half of the nodes are enough.
@@ -147,14 +147,14 @@ def _integrals(turns: AnyArray, n_nodes: int) -> FloatArray:
     return total
 
 
-def _enough_nodes(n_players: int) -> int:
+def enough_nodes(n_players: int) -> int:
     """Nodes that integrate polynomials of degree n_players - 1 exactly."""
     return max(1, (n_players + 1) // 2)
 
 
 def unit_nodes(n_players: int) -> tuple[FloatArray, FloatArray]:
     """Nodes and weights on (0, 1) that integrate polynomials of degree n_players - 1 exactly."""
-    return gauss_nodes(_enough_nodes(n_players))
+    return gauss_nodes(enough_nodes(n_players))
 
 
 @cache

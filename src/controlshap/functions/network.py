@@ -20,6 +20,7 @@ from scipy.special import expit, ndtr
 
 from controlshap._types import FloatArray
 from controlshap.data.players import Players
+from controlshap.functions.arranged import arranged_logistic_values
 from controlshap.functions.base import KnownFunction
 from controlshap.functions.logistic import WIDEST, logistic_interactions, logistic_values, score_bound
 
@@ -70,6 +71,7 @@ class Network(KnownFunction):
 
     name = "logistic form"  # only logistic regressions are recognised
     takes_scores = True
+    takes_arrangements = True
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """Values `(n,)` of the network."""
@@ -82,7 +84,11 @@ class Network(KnownFunction):
         for (intercept, at_x, at_draws), scale in zip(self._parts(x, draws, players), self.scales, strict=True):
             if not score_bound(intercept, at_x, at_draws) <= WIDEST:
                 return None
-            values = values + scale * logistic_values(intercept, at_x, at_draws, self.precision)
+            if players.arrangement is None:
+                of_unit = logistic_values(intercept, at_x, at_draws, self.precision)
+            else:
+                of_unit = arranged_logistic_values(intercept, at_x, at_draws, players.arrangement, self.precision)
+            values = values + scale * of_unit
         return np.asarray(values)
 
     def mean_interactions(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:

@@ -2,7 +2,8 @@
 
 With `g(r) = constant + linear . r + r' Q r`, `d = x - b` and `s = (x + b)/2`: a product of two columns of different
 players is worth `d_a s_c` to the first and `s_a d_c` to the second, and within one player the sum of both is the whole
-difference. So column a has `d_a (linear_a + 2 (Q s)_a)`, and a player has the sum of its columns.
+difference. So column a has `d_a (linear_a + 2 (Q s)_a)`, and a player has the sum of its columns. Where players are
+arranged, `s_c` has x in the share of permutations in which c comes before a.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Quadratic(KnownFunction):
     quadratic: FloatArray | None = None
 
     name = "linear form"  # only linear models are recognised
+    takes_arrangements = True
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """Values `(n,)` or `(n, outputs)`."""
@@ -59,10 +61,18 @@ class Quadratic(KnownFunction):
 
     def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
         """The columns' parts, added within players."""
-        slope = self.linear if self.quadratic is None else self.linear + (x + draws) @ self.quadratic
+        slope = self.linear if self.quadratic is None else self.linear + self._bends(x, draws, players)
         gap = x - draws
         by_column = (gap[:, None] if self.linear.ndim == 2 else gap) * slope
         return np.moveaxis(players.sum_columns(np.moveaxis(by_column, -1, 0)), 0, 1)
+
+    def _bends(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
+        """`2 Q s` (draws, columns): half x and half b, or x as often as a column's player comes before."""
+        assert self.quadratic is not None
+        if players.arrangement is None:
+            return np.asarray((x + draws) @ self.quadratic)
+        before = players.arrangement.precedes[np.ix_(players.owner, players.owner)]
+        return np.asarray(2.0 * (x @ (before * self.quadratic) + draws @ ((1.0 - before) * self.quadratic)))
 
     def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
         """Values for the mean draw, for a linear function."""

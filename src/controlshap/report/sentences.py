@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,13 +39,32 @@ def about_question(explanation: Explanation) -> str:
     rows = settings.get("n_background")
     background = f"the {rows:,} rows of the background" if rows else "the background"
     features = str(settings.get("features"))
-    if features in _ABSENT:
-        return f"{text} {_ABSENT[features].format(background=background)}"
+    absent = _ABSENT.get(features) or _ABSENT_OBJECTS.get(features.split("(")[0])
+    if absent is not None:
+        return f"{text} {absent.format(background=background)}{_about_order(settings)}"
     asked = shorten_in_sentence(features)
-    return f"{text} What an absent feature means is set by features={asked}, from {background}."
+    text = f"{text} What an absent feature means is set by features={asked}, from {background}."
+    return text + _about_order(settings)
 
 
-#: What an absent feature means, for each short name of a value function.
+def _about_order(settings: dict[str, Any]) -> str:
+    """Which orders of the players count, where not all."""
+    asked = [settings.get(name) not in (None, "None") for name in ("order", "hierarchy")]
+    before = " Features are revealed after those of all earlier components of `order` (asymmetric Shapley values)."
+    together = " Features of a group of `hierarchy` are revealed together (Owen values)."
+    return before * asked[0] + together * asked[1]
+
+
+_MIXTURE = (
+    "Absent features follow their distribution given the present ones, a mixture of Gaussians fitted to {background} "
+    "(correlated features; conditional Shapley values)."
+)
+#: What an absent feature means, for each class of value functions whose objects mean the same whatever their settings.
+_ABSENT_OBJECTS = {
+    "Mixture": _MIXTURE,
+    "Sampler": "Absent features are drawn by a function of the user's, given the present ones.",
+}
+#: The same for each short name of a value function.
 _ABSENT = {
     "independent": "Absent features take their values from {background}, whatever the present ones are "
     "(independent features; interventional, or marginal, Shapley values).",
@@ -53,6 +72,7 @@ _ABSENT = {
     "{background} (correlated features; conditional Shapley values).",
     "copula": "Absent features follow their distribution given the present ones, a Gaussian copula with the margins of "
     "{background} (correlated features; conditional Shapley values).",
+    "mixture": _MIXTURE,
     "empirical": "Absent features take their values from those of {background} that are near in the present features "
     "(correlated features; conditional Shapley values).",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -303,6 +303,21 @@ class Explanation:
         if sampled_rows and len(self) < 2:
             raise InvalidArgumentError("`sampled_rows=True` needs two explained rows or more. Leave it out.")
         return summarise(self, sampled_rows=sampled_rows)
+
+    def by_group(self, groups: Mapping[str, Sequence[str]] | None = None) -> Explanation:
+        """The same explanation with the sums over groups of players in place of players.
+
+        Errors of sums come from `covariance`. Of an explanation with `hierarchy`, the sum over a group is the Shapley
+        value that the group has as one player; otherwise it is no more than the sum.
+
+        Parameters
+        ----------
+        groups : dict, optional
+            Names of players for the name of each group; players in none stay alone. By default those of `hierarchy`.
+        """
+        from controlshap.results.groups import sum_by_group
+
+        return sum_by_group(self, groups)
 
     def player_data(self) -> np.ndarray[Any, np.dtype[Any]]:
         """Data of the players `(rows, players)`: a value, the level of a one-hot group, all values of another group."""

@@ -102,6 +102,12 @@ def encode(value: Any, arrays: dict[str, Any], name: str, describe_own: bool = F
     if isinstance(value, (list, tuple)):
         items = [encode(item, arrays, f"{name}.{i}", describe_own) for i, item in enumerate(value)]
         return {"tuple": items} if isinstance(value, tuple) else items
+    if isinstance(value, dict):
+        pairs = [
+            [encode(key, arrays, f"{name} key"), encode(item, arrays, f"{name}.{i}", describe_own)]
+            for i, (key, item) in enumerate(value.items())
+        ]
+        return {"mapping": pairs}
     if type(value).__name__ in _CLASSES and dataclasses.is_dataclass(value):
         fields = {f.name: encode(getattr(value, f.name), arrays, f"{name}.{f.name}") for f in dataclasses.fields(value)}
         return {"class": type(value).__name__, "fields": fields}
@@ -128,6 +134,8 @@ def decode(value: Any, arrays: dict[str, Any]) -> Any:
         return arrays[value["array"]]
     if "tuple" in value:
         return tuple(decode(item, arrays) for item in value["tuple"])
+    if "mapping" in value:
+        return {decode(key, arrays): decode(item, arrays) for key, item in value["mapping"]}
     if "own" in value:
         raise InvalidArgumentError(
             f"`path`: the explainer was made with an object of your own, {value['own']}, which is not stored. Make a "

@@ -15,8 +15,10 @@ from controlshap.testing.oracles import (
     shapley_by_definition,
     value_of_score,
 )
+from controlshap.testing.orders import allowed, values_over
 
 __all__ = [
+    "allowed",
     "conditional_map",
     "copula_game",
     "copula_sum_game",
@@ -31,4 +33,5 @@ __all__ = [
     "pathwise_game",
     "shapley_by_definition",
     "value_of_score",
+    "values_over",
 ]

@@ -36,6 +36,8 @@ def _against_estimator(problem: Problem, stopping: Stopping) -> str | None:
     estimator, variance = problem.estimator, problem.variance
     if problem.players.n_players < 2:
         return "one player needs no sampling"
+    if problem.players.arrangement is not None:
+        return "`order` or `hierarchy` restrict the permutations"
     if not problem.imputer.has_device_rows:
         return f"absent features follow {type(problem.imputer).__name__}"
     if problem.form is not None:

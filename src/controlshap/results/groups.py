@@ -1,0 +1,98 @@
+"""Sums of values over groups of players, with their errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from controlshap._checks import show
+from controlshap._errors import InvalidArgumentError
+from controlshap._types import FloatArray
+
+if TYPE_CHECKING:
+    from controlshap.results.explanation import Explanation
+
+
+def sum_by_group(explanation: Explanation, groups: Mapping[str, Sequence[str]] | None) -> Explanation:
+    """The explanation of groups in place of players; `groups` are those of its hierarchy, by default."""
+    members = _members(explanation, groups)
+    sums = np.zeros((len(members), len(explanation.feature_names)))
+    for number, players in enumerate(members.values()):
+        sums[number, players] = 1.0
+    several = explanation.values.ndim == 3
+    columns = explanation.player_columns
+    covariance = np.einsum("gp,...pq,hq->...gh", sums, explanation.covariance, sums)
+    variances = np.diagonal(covariance, axis1=-2, axis2=-1)
+    errors = np.sqrt(np.maximum(np.moveaxis(variances, 1, -1) if several else variances, 0.0))
+    plain = _plain_errors(explanation, sums)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        reduction = np.where(plain > 0, np.clip(1.0 - (errors / plain) ** 2, 0.0, 1.0), 0.0)
+    dof = np.stack([explanation.degrees_of_freedom[:, players].min(axis=1) for players in members.values()], axis=1)
+    return replace(
+        explanation,
+        values=_add(sums, explanation.values),
+        standard_errors=errors,
+        uncontrolled_values=_add(sums, explanation.uncontrolled_values),
+        uncontrolled_standard_errors=plain,
+        variance_reduction=reduction,
+        degrees_of_freedom=dof,
+        covariance=covariance,
+        feature_names=tuple(members),
+        player_columns=tuple(tuple(c for p in players for c in columns[p]) for players in members.values()),
+        background_standard_errors=None,
+        evaluations=None,
+        history=None,
+        interaction_indices=None,
+        interaction_standard_errors=None,
+        interaction_degrees_of_freedom=None,
+    )
+
+
+def _add(sums: FloatArray, values: FloatArray) -> FloatArray:
+    """Sums `(rows, groups, ...)` of values `(rows, players, ...)`."""
+    return np.asarray(np.einsum("gp,rp...->rg...", sums, values))
+
+
+def _plain_errors(explanation: Explanation, sums: FloatArray) -> FloatArray:
+    """Errors of sums without control, whose covariance is not kept: players are taken to correlate as with control."""
+    several = explanation.values.ndim == 3
+    errors, plain = explanation.standard_errors, explanation.uncontrolled_standard_errors
+    if several:
+        errors, plain = np.moveaxis(errors, 2, 1), np.moveaxis(plain, 2, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        correlation = explanation.covariance / (errors[..., :, None] * errors[..., None, :])
+    correlation = np.where(np.isfinite(correlation), correlation, np.eye(errors.shape[-1]))
+    variances = np.einsum("gp,...p,...pq,...q,gq->...g", sums, plain, correlation, plain, sums)
+    found = np.sqrt(np.maximum(variances, 0.0))
+    return np.moveaxis(found, 1, -1) if several else found
+
+
+def _members(explanation: Explanation, groups: Mapping[str, Sequence[str]] | None) -> dict[str, list[int]]:
+    """Numbers of the players of each group."""
+    if groups is None:
+        groups = explanation.settings.get("player_groups")
+        if not groups:
+            raise InvalidArgumentError(
+                "`groups`: the explanation was made without `hierarchy`. Name the groups: "
+                "explanation.by_group({'person': ['age', 'sex'], ...})."
+            )
+    if not isinstance(groups, Mapping) or not groups:
+        raise InvalidArgumentError(f"`groups` must be a dict of lists of players; got {show(groups)}.")
+    names, members, seen = explanation.feature_names, dict[str, list[int]](), set[str]()
+    for name, players in groups.items():
+        if isinstance(players, str) or not isinstance(players, Sequence) or len(players) == 0:
+            raise InvalidArgumentError(f"`groups`: {name!r} must be a non-empty list of players; got {show(players)}.")
+        for player in players:
+            if player not in names:
+                raise InvalidArgumentError(
+                    f"`groups`: {name!r} names {show(player)}, which is no player. The players are {list(names)[:8]}."
+                )
+            if player in seen:
+                raise InvalidArgumentError(f"`groups`: {player!r} is named twice. Keep it in one group.")
+            seen.add(player)
+        members[str(name)] = [names.index(player) for player in players]
+    alone = {player: [number] for number, player in enumerate(names) if player not in seen}
+    return members | alone
