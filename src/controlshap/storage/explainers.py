@@ -108,7 +108,8 @@ def encode(value: Any, arrays: dict[str, Any], name: str, describe_own: bool = F
             for i, (key, item) in enumerate(value.items())
         ]
         return {"mapping": pairs}
-    if type(value).__name__ in _CLASSES and dataclasses.is_dataclass(value):
+    known = _CLASSES.get(type(value).__name__) is type(value)  # not a class of the user's with the same name
+    if known and dataclasses.is_dataclass(value):
         fields = {f.name: encode(getattr(value, f.name), arrays, f"{name}.{f.name}") for f in dataclasses.fields(value)}
         return {"class": type(value).__name__, "fields": fields}
     kind = type(value).__name__
