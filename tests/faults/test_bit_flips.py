@@ -173,6 +173,23 @@ def test_edited_folders_are_refused(change, message, tmp_path):
         make_result(tmp_path)
 
 
+FORGED = {
+    "part_rows": 0, "n_parts": 2, "n_rows": 4, "rows": [0, 4], "file_rows": "x", "layout": None, "entropy": "abc",
+    "player_columns": [[9], [1], [2]], "settings": [], "identity": None, "hash": 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_manifests_are_refused(name, tmp_path):
+    """Sealed, but what no run writes; before, raw errors of numpy, wrong columns or an endless list of parts."""
+    make_result(tmp_path)
+    path = tmp_path / "manifest.json"
+    write_sealed(path, read_sealed(path) | {name: FORGED[name]})
+    for read in (cs.load, make_result):
+        with pytest.raises(cs.InvalidArgumentError, match=r"manifest in .* is damaged"):
+            read(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["predictions.npy", "explainer/explainer.json", "explainer/explainer.npz"])
 def test_missing_files_of_a_run_are_named(name, tmp_path):
     make_unfinished(tmp_path)

@@ -27,6 +27,7 @@ from controlshap._files import (
 )
 from controlshap._types import FloatArray, IntArray
 from controlshap.controls.d_matrices import DMatrices
+from controlshap.datasets.part_file import PartLayout
 from controlshap.datasets.sources import cut_parts
 from controlshap.problem import Assembly
 from controlshap.storage.explainers import save_assembly
@@ -89,6 +90,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         _check_kind(path, folder)
         manifest = read_sealed(path)
+        _check_contents(manifest)
     except DamagedFileError as error:
         raise InvalidArgumentError(
             f"`path`: the manifest in {str(folder)!r} is damaged ({error}). Take it from a copy, or run again in "
@@ -111,6 +113,26 @@ def _check_kind(path: Path, folder: Path) -> None:
             f"`path`: manifest.json in {str(folder)!r} is not one of a run that this version reads (schema {SCHEMA}; "
             f"it has {schema}). Use another folder, or the version that wrote it."
         )
+
+
+def _check_contents(manifest: dict[str, Any]) -> None:
+    """Refuse contents that no run writes, whoever sealed them."""
+    try:
+        layout, columns = PartLayout.from_json(manifest["layout"]), manifest["player_columns"]
+        bounds, used = part_bounds(manifest), {number for player in columns for number in player}
+        layout.schema(manifest["hash"])
+        fits = (
+            len(bounds) == manifest["n_parts"] + 1
+            and int(bounds[-1] - bounds[0]) == manifest["n_rows"]
+            and len(columns) == len(layout.players)
+            and used <= set(range(len(layout.columns)))
+            and int(manifest["entropy"]) >= 0
+            and all(isinstance(manifest[name], dict) for name in ("identity", "settings"))
+        )
+    except (ValueError, TypeError, LookupError, AttributeError, MemoryError, OverflowError) as error:
+        raise DamagedFileError(f"{type(error).__name__}: {error}") from error
+    if not fits:
+        raise DamagedFileError("its parts, players and columns do not fit together")
 
 
 def part_bounds(manifest: dict[str, Any]) -> IntArray:
