@@ -44,7 +44,16 @@ from controlshap.results.interactions import Interactions, PairRanking
 from controlshap.results.ranking import Ranking
 from controlshap.results.summary import Summary
 from controlshap.storage.explanations import load
-from controlshap.values import Empirical, GaussianConditional, Imputer, Marginal, Mixture, Sampler, ValueFunction
+from controlshap.values import (
+    Causal,
+    Empirical,
+    GaussianConditional,
+    Imputer,
+    Marginal,
+    Mixture,
+    Sampler,
+    ValueFunction,
+)
 from controlshap.variances import Analytic, Bootstrap, Grouped, LeastSquares, Variance
 
 if TYPE_CHECKING:
@@ -76,6 +85,7 @@ __all__ = [
     "Analytic",
     "Bootstrap",
     "BudgetTooSmallError",
+    "Causal",
     "CoalitionProcess",
     "Control",
     "ControlShapError",

@@ -62,6 +62,8 @@ _MIXTURE = (
 #: What an absent feature means, for each class of value functions whose objects mean the same whatever their settings.
 _ABSENT_OBJECTS = {
     "Mixture": _MIXTURE,
+    "Causal": "Absent features follow the present ones as effects follow causes, in a Gaussian fitted to {background} "
+    "(causal Shapley values).",
     "Sampler": "Absent features are drawn by a function of the user's, given the present ones.",
 }
 #: The same for each short name of a value function.

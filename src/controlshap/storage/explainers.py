@@ -23,6 +23,7 @@ from controlshap.functions.trees import TreeFunction
 from controlshap.models.derivatives import FiniteDifferences
 from controlshap.problem import Assembly
 from controlshap.strategies import CONTROLS, ESTIMATORS, VALUE_FUNCTIONS, VARIANCES
+from controlshap.values import Causal
 
 #: Classes whose objects can be saved, by their fields.
 _CLASSES = {
@@ -32,7 +33,7 @@ _CLASSES = {
 } | {
     cls.__name__: cls
     for cls in (
-        FiniteDifferences, SharedSurrogate, Network, Quadratic, TreeFunction, Sum,
+        Causal, FiniteDifferences, SharedSurrogate, Network, Quadratic, TreeFunction, Sum,
         Number, Flagged, Category, FrameMaker, Kind,
     )
 }  # fmt: skip

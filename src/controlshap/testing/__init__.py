@@ -1,5 +1,6 @@
 """Exact answers to test against: written as plain loops, from the definitions, sharing no code with the estimators."""
 
+from controlshap.testing.causal import causal_quadratic_game, moments_after
 from controlshap.testing.mixtures import mixture_quadratic_game, mixture_score_game
 from controlshap.testing.oracles import (
     conditional_map,
@@ -19,6 +20,7 @@ from controlshap.testing.orders import allowed, values_over
 
 __all__ = [
     "allowed",
+    "causal_quadratic_game",
     "conditional_map",
     "copula_game",
     "copula_sum_game",
@@ -29,6 +31,7 @@ __all__ = [
     "marginal_game",
     "mixture_quadratic_game",
     "mixture_score_game",
+    "moments_after",
     "normal_score",
     "pathwise_game",
     "shapley_by_definition",
