@@ -86,7 +86,7 @@ def test_a_row_that_stops_is_a_shorter_run(features, control):
         assert stages[0] == stopping.first_look
         settings = {"entropy": 3, "control": control, "first_row": row}
         alone = explained(module, rows[row : row + 1], imputer, budget=int(found.n_evaluations[row]), **settings)
-        assert alone.stages == [stages[-1:]]
+        assert alone.stages == (stages[-1:],)
         np.testing.assert_allclose(alone.values[0], found.values[row], rtol=1e-9, atol=1e-11)
         np.testing.assert_allclose(alone.variances[0], found.variances[row], rtol=1e-7, atol=1e-14)
         assert alone.complete[0] == found.complete[row]

@@ -250,7 +250,7 @@ class Run:
             status=status,
             method=" + ".join(type(part).__name__ for part in (plan.estimator, *applied)),
             controls=describe_controls(plan, self.analysis.alpha),
-            share=self.alpha_fraction,
+            alpha_fraction=self.alpha_fraction,
             complete=self.base.finite and self.sampler.strata().sampling_fraction >= 1.0,
             background_variances=self._background_variances(),
             evaluations=None if status == "exact" else self.recording.all_outputs(),

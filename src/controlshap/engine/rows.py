@@ -17,7 +17,7 @@ from controlshap._progress import ProgressLike, Reporter
 from controlshap._types import AnyArray, FloatArray
 from controlshap._version import __version__
 from controlshap.engine.choice import learns_across_rows, raise_default
-from controlshap.engine.device import device_explanation, wants_device
+from controlshap.engine.device import wants_device
 from controlshap.engine.exact import explain_together, games_of_form
 from controlshap.engine.generations import NumberedRow, explain_in_generations
 from controlshap.engine.plan import Plan, make_plan
@@ -26,7 +26,7 @@ from controlshap.engine.row import explain_row
 from controlshap.functions import KnownFunction
 from controlshap.limits import Limits
 from controlshap.problem import Assembly, Problem
-from controlshap.results.collect import KEPT, Names, RowResult, build_explanation, histories, limit_kept
+from controlshap.results.collect import KEPT, Names, RowArrays, RowResult, histories, limit_kept
 from controlshap.results.explanation import Explanation
 from controlshap.sampling.recording import Recording
 from controlshap.statistics.stopping import Stopping
@@ -94,7 +94,9 @@ def explain_rows(
         "n_background_evaluations": assembly.n_background_evaluations,
         "n_surrogate_evaluations": assembly.n_surrogate_evaluations,
     }
-    explanation = collect_rows(assembly, problem, found, assembly.encoding.data(rows), entropy, settings)
+    explanation = collect_rows(
+        assembly, problem, RowArrays.stack(found), assembly.encoding.data(rows), entropy, settings
+    )
     return replace(explanation, history=tuple(histories(found)) if stopping.staged else None)
 
 
@@ -144,19 +146,15 @@ def ready_problem(assembly: Assembly, stopping: Stopping) -> Problem:
 def collect_rows(
     assembly: Assembly,
     problem: Problem,
-    results: list[RowResult],
+    results: RowArrays,
     data: AnyArray,
     entropy: int,
     settings: dict[str, Any],
 ) -> Explanation:
     """The results of rows as an `Explanation`."""
+    names = Names(assembly.raw_players, assembly.column_names, assembly.model.output_names)
     error = problem.base.sampling_error(assembly.n_background)
-    return build_explanation(results, data, names_of(assembly), error, entropy=entropy, settings=settings)
-
-
-def names_of(assembly: Assembly) -> Names:
-    """Names of players, columns and outputs."""
-    return Names(assembly.raw_players, assembly.column_names, assembly.model.output_names)
+    return results.explanation(data, names, error, entropy=entropy, settings=settings)
 
 
 def _explain_on_device(
@@ -175,9 +173,8 @@ def _explain_on_device(
 
     reporter = Reporter(progress, len(rows), 0, DELAY)
     result = explain_problem(problem, rows, stopping=stopping, entropy=entropy, device=device, first_row=first)
-    settings = settings | {"n_background_evaluations": assembly.n_background_evaluations}
-    error = problem.base.sampling_error(assembly.n_background)
-    explanation = device_explanation(result, rows, names_of(assembly), error, entropy=entropy, settings=settings)
+    settings = settings | {"n_background_evaluations": assembly.n_background_evaluations} | result.where
+    explanation = collect_rows(assembly, problem, result, rows, entropy, settings)
     largest = float(explanation.standard_errors.max(initial=0.0))
     reporter.add(len(rows), int(explanation.n_evaluations.sum()), largest)
     reporter.close()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from controlshap._types import AnyArray, FloatArray
+from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.controls.fits.rows import EvaluatedRows
 from controlshap.data.players import Players
-from controlshap.results.explanation import Explanation, History
+from controlshap.results.explanation import Explanation, History, StrArray
 from controlshap.statistics.analysis import Analysis
 
 #: Bytes of evaluations that are kept unless asked otherwise.
@@ -31,6 +31,11 @@ class PairResult:
         """A result without error."""
         return cls(indices, np.zeros(indices.shape), np.full(indices.shape, np.inf))
 
+    @classmethod
+    def stack(cls, parts: list[PairResult]) -> PairResult:
+        """The pairs of several rows, with a leading axis of rows."""
+        return cls(*(np.stack([getattr(part, name.name) for part in parts]) for name in fields(cls)))
+
 
 @dataclass(frozen=True)
 class RowResult:
@@ -41,7 +46,7 @@ class RowResult:
     status: str
     method: str
     controls: str = ""
-    share: float = 1.0
+    alpha_fraction: float = 1.0
     complete: bool = True
     background_variances: FloatArray | None = None
     evaluations: FloatArray | None = None
@@ -65,55 +70,111 @@ class Names:
     outputs: tuple[str, ...] | None
 
 
-def build_explanation(
-    results: list[RowResult],
-    data: AnyArray,
-    names: Names,
-    base_error: FloatArray,
-    *,
-    entropy: int,
-    settings: dict[str, Any],
-) -> Explanation:
-    """Stack the results of rows; `base_error` (outputs,) is that of a background which was itself sampled."""
-    single = results[0].analysis.controlled.values.shape[1] == 1
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowArrays:
+    """Results of rows as arrays.
 
-    def stack(parts: list[FloatArray]) -> FloatArray:
-        array = np.stack(parts)
-        return array[..., 0] if single else array
+    Attributes
+    ----------
+    values, variances, degrees_of_freedom : ndarray of shape (rows, players + 1, outputs)
+        The base value is the last component.
+    covariances : ndarray of shape (rows, outputs, players, players)
+    uncontrolled_values, uncontrolled_variances, variance_reduction : ndarray of shape (rows, players, outputs)
+    n_evaluations, status, method, controls, alpha_fraction, complete : ndarray of shape (rows,)
+        As in `RowResult`, with the part of alpha that a look at the result may be wrong with.
+    stages : tuple of tuple of int
+        Units of each row after each of its stages.
+    background_variances : ndarray of shape (rows, players, outputs) or None
+    evaluations : tuple of ndarray or None
+    pairs : PairResult or None
+        With a leading axis of rows.
+    """
 
-    covariance = np.stack([r.analysis.controlled.covariances[:, :-1, :-1] for r in results])
-    of_background = [np.sqrt(r.background_variances[:-1]) for r in results if r.background_variances is not None]
-    pairs = [r.pairs for r in results if r.pairs is not None]
-    return Explanation(
-        values=stack([r.analysis.controlled.values[:-1] for r in results]),
-        standard_errors=stack([np.sqrt(r.analysis.controlled.variances[:-1]) for r in results]),
-        base_values=stack([r.analysis.controlled.values[-1] for r in results]),
-        base_standard_errors=stack([np.sqrt(r.analysis.controlled.variances[-1] + base_error**2) for r in results]),
-        uncontrolled_values=stack([r.analysis.uncontrolled.values[:-1] for r in results]),
-        uncontrolled_standard_errors=stack([np.sqrt(r.analysis.uncontrolled.variances[:-1]) for r in results]),
-        variance_reduction=stack([r.analysis.variance_reduction[:-1] for r in results]),
-        degrees_of_freedom=stack([r.analysis.controlled.dof[:-1] for r in results]),
-        covariance=covariance[:, 0] if single else covariance,
-        n_evaluations=np.array([r.n_evaluations for r in results], dtype=np.int64),
-        status=np.array([r.status for r in results]),
-        method=np.array([r.method for r in results]),
-        controls=np.array([r.controls for r in results]),
-        data=data,
-        feature_names=names.players.names,
-        column_names=names.columns,
-        output_names=names.outputs,
-        player_columns=tuple(tuple(int(c) for c in columns) for columns in names.players.columns),
-        entropy=entropy,
-        settings=settings,
-        look_shares=np.array([r.share for r in results]),
-        complete=np.array([r.complete for r in results]),
-        background_standard_errors=stack(of_background) if len(of_background) == len(results) else None,
-        evaluations=_evaluations(results),
-        stages=tuple(r.stages for r in results),
-        interaction_indices=stack([pair.indices for pair in pairs]) if pairs else None,
-        interaction_standard_errors=stack([pair.standard_errors for pair in pairs]) if pairs else None,
-        interaction_degrees_of_freedom=stack([pair.dof for pair in pairs]) if pairs else None,
-    )
+    values: FloatArray
+    variances: FloatArray
+    degrees_of_freedom: FloatArray
+    covariances: FloatArray
+    uncontrolled_values: FloatArray
+    uncontrolled_variances: FloatArray
+    variance_reduction: FloatArray
+    n_evaluations: IntArray
+    status: StrArray
+    method: StrArray
+    controls: StrArray
+    alpha_fraction: FloatArray
+    complete: BoolArray
+    stages: tuple[tuple[int, ...], ...]
+    background_variances: FloatArray | None = None
+    evaluations: tuple[FloatArray, ...] | None = None
+    pairs: PairResult | None = None
+
+    @classmethod
+    def stack(cls, results: list[RowResult]) -> RowArrays:
+        """The results of rows that were explained one by one."""
+        controlled = [r.analysis.controlled for r in results]
+        uncontrolled = [r.analysis.uncontrolled for r in results]
+        of_background = [r.background_variances[:-1] for r in results if r.background_variances is not None]
+        pairs = [r.pairs for r in results if r.pairs is not None]
+        return cls(
+            values=np.stack([estimate.values for estimate in controlled]),
+            variances=np.stack([estimate.variances for estimate in controlled]),
+            degrees_of_freedom=np.stack([estimate.dof for estimate in controlled]),
+            covariances=np.stack([estimate.covariances[:, :-1, :-1] for estimate in controlled]),
+            uncontrolled_values=np.stack([estimate.values[:-1] for estimate in uncontrolled]),
+            uncontrolled_variances=np.stack([estimate.variances[:-1] for estimate in uncontrolled]),
+            variance_reduction=np.stack([r.analysis.variance_reduction[:-1] for r in results]),
+            n_evaluations=np.array([r.n_evaluations for r in results], dtype=np.int64),
+            status=np.array([r.status for r in results]),
+            method=np.array([r.method for r in results]),
+            controls=np.array([r.controls for r in results]),
+            alpha_fraction=np.array([r.alpha_fraction for r in results]),
+            complete=np.array([r.complete for r in results]),
+            stages=tuple(r.stages for r in results),
+            background_variances=np.stack(of_background) if len(of_background) == len(results) else None,
+            evaluations=_evaluations(results),
+            pairs=PairResult.stack(pairs) if pairs else None,
+        )
+
+    def explanation(
+        self, data: AnyArray, names: Names, base_error: FloatArray, *, entropy: int, settings: dict[str, Any]
+    ) -> Explanation:
+        """An `Explanation` of these rows; `base_error` (outputs,) is that of a background which was itself sampled."""
+        single = self.values.shape[2] == 1
+
+        def drop_output(array: FloatArray) -> FloatArray:
+            return array[..., 0] if single else array
+
+        between, pairs = self.background_variances, self.pairs
+        return Explanation(
+            values=drop_output(self.values[:, :-1]),
+            standard_errors=drop_output(np.sqrt(self.variances[:, :-1])),
+            base_values=drop_output(self.values[:, -1]),
+            base_standard_errors=drop_output(np.sqrt(self.variances[:, -1] + base_error**2)),
+            uncontrolled_values=drop_output(self.uncontrolled_values),
+            uncontrolled_standard_errors=drop_output(np.sqrt(self.uncontrolled_variances)),
+            variance_reduction=drop_output(self.variance_reduction),
+            degrees_of_freedom=drop_output(self.degrees_of_freedom[:, :-1]),
+            covariance=self.covariances[:, 0] if single else self.covariances,
+            n_evaluations=self.n_evaluations,
+            status=self.status,
+            method=self.method,
+            controls=self.controls,
+            data=data,
+            feature_names=names.players.names,
+            column_names=names.columns,
+            output_names=names.outputs,
+            player_columns=tuple(tuple(int(c) for c in columns) for columns in names.players.columns),
+            entropy=entropy,
+            settings=settings,
+            look_shares=self.alpha_fraction,
+            complete=self.complete,
+            background_standard_errors=None if between is None else drop_output(np.sqrt(between)),
+            evaluations=self.evaluations,
+            stages=self.stages,
+            interaction_indices=None if pairs is None else drop_output(pairs.indices),
+            interaction_standard_errors=None if pairs is None else drop_output(pairs.standard_errors),
+            interaction_degrees_of_freedom=None if pairs is None else drop_output(pairs.dof),
+        )
 
 
 def histories(results: list[RowResult]) -> list[History]:
@@ -159,7 +220,7 @@ def merge(
     if not refined:
         return before
     rows = list(refined)
-    after = build(list(refined.values()), before.data[rows], before.entropy, settings)
+    after = build(RowArrays.stack(list(refined.values())), before.data[rows], before.entropy, settings)
     after = replace(after, row_numbers=before.row_numbers[rows])
     order = np.arange(len(before))
     order[rows] = len(before) + np.arange(len(rows))

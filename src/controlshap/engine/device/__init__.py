@@ -5,7 +5,7 @@ variances, a closed sum, the Taylor control. What differs is that all explained 
 numbers come from a counter. Importing this package does not import torch; `controlshap.engine.device.explain` does.
 """
 
-from controlshap.engine.device.result import DeviceResult, device_explanation
+from controlshap.engine.device.result import DeviceResult
 from controlshap.engine.device.support import wants_device, why_not
 
-__all__ = ["DeviceResult", "device_explanation", "wants_device", "why_not"]
+__all__ = ["DeviceResult", "wants_device", "why_not"]

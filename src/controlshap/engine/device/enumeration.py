@@ -75,17 +75,18 @@ def enumerate_on_device(
         uncontrolled_values=found[:, :-1],
         uncontrolled_variances=nothing[:, :-1],
         variance_reduction=nothing[:, :-1],
-        alpha=nothing[:, :-1],
         background_variances=np.concatenate(between) if between else None,
         n_evaluations=np.full(len(found), 1 + len(coalitions) * n_draws),
-        stages=[(n_draws,)] * len(found),
+        status=np.full(len(found), "exact"),
+        method=np.full(len(found), "Enumeration"),
+        controls=np.full(len(found), ""),
+        alpha_fraction=np.ones(len(found)),
         complete=np.full(len(found), True),
-        control="",
+        stages=((n_draws,),) * len(found),
+        evaluations=(np.zeros((0, 0)),) * len(found),
         device=str(home),
         dtype=str(evaluator.dtype).removeprefix("torch."),
         chunk_rows=chunk * n_draws,
-        estimator="Enumeration",
-        status=np.full(len(found), "exact"),
     )
 
 

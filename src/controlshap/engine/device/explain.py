@@ -98,14 +98,16 @@ def explain_on_device(
             part, chunk = explain_group(ground, method, rows[start:stop], first_row + start, chunk)
             parts.append(part)
     arrays: dict[str, Any] = {name: concat([part[name] for part in parts], axis=0) for name in parts[0]}
-    converged, used, stages = arrays.pop("converged"), arrays.pop("n_units"), method.stages
+    converged, used, alpha = (arrays.pop(name) for name in ("converged", "n_units", "alpha"))
+    controls = [f"Taylor {mean:.2f}" if uses_taylor else "" for mean in alpha.mean(axis=(1, 2))]
     result = DeviceResult(
         **arrays,
         n_evaluations=1 + used * ground.unit_cost,
-        stages=[tuple(stage for stage in stages if stage <= n) for n in used],
         status=np.where(converged, "converged", "budget reached"),
-        alpha_fraction=method.alpha_fraction,
-        control="Taylor" if uses_taylor else "",
+        method=np.full(len(rows), "Permutation + Taylor" if uses_taylor else "Permutation"),
+        controls=np.array(controls),
+        alpha_fraction=np.full(len(rows), method.alpha_fraction),
+        stages=tuple(tuple(stage for stage in method.stages if stage <= n) for n in used),
         device=str(evaluator.device),
         dtype=str(evaluator.dtype).removeprefix("torch."),
         chunk_rows=chunk * ground.unit_cost,
