@@ -155,33 +155,6 @@ def median(array: Array, axis: int) -> Array:
     return middle.mean(axis=axis, keepdims=True)
 
 
-def mean_where(array: Array, masks: Array) -> Array:
-    """Means `(..., k, n)` of the rows of `array` (..., k or 1, m, n) where masks `(..., k, m)` hold; 0 for no rows."""
-    if masks.ndim == 2 and not is_tensor(array):
-        array = np.broadcast_to(array, (len(masks), *array.shape[1:]))
-        return np.stack([rows[mask].mean(axis=0) for rows, mask in zip(array, masks, strict=True)])
-    chosen = namespace(array).where(masks[..., None], array, 0.0).sum(axis=-2)
-    return chosen / at_least(masks.sum(axis=-1), 1)[..., None]
-
-
-def where_any(mask: Array) -> IntArray:
-    """Numbers along the last axis at which a mask holds for some row; all of them on a GPU, which is not read."""
-    if is_tensor(mask):
-        if mask.device.type != "cpu":
-            return np.arange(mask.shape[-1])
-        mask = mask.numpy()
-    return np.flatnonzero(mask.any(axis=tuple(range(mask.ndim - 1))))
-
-
-def count_distinct(index: Array, n: int) -> Array:
-    """How many of the numbers 0 to n - 1 occur along the last axis."""
-    if is_tensor(index):
-        return to_double(index.new_zeros((*index.shape[:-1], n)).scatter_(-1, index, 1).sum(dim=-1))
-    seen = np.zeros((*index.shape[:-1], n))
-    np.put_along_axis(seen, index, 1.0, axis=-1)
-    return seen.sum(axis=-1)
-
-
 def pseudo_inverse(matrices: Array) -> Array:
     """Pseudo-inverses of symmetric matrices without negative eigenvalues, singular values below 1e-8 taken as 0.
 

@@ -17,7 +17,7 @@ from controlshap.data.players import resolve_players
 from controlshap.functions.network import Network
 from controlshap.functions.polynomial import Quadratic
 from controlshap.testing import (
-    allowed,
+    allowed_orders,
     gaussian_quadratic_game,
     marginal_game,
     mixture_quadratic_game,
@@ -68,7 +68,7 @@ def make(case, function=model, data=BACKGROUND, **settings):
 
 
 def truth_of(case, game):
-    return values_over(game, allowed(6, **CASES[case][1]))
+    return values_over(game, allowed_orders(6, **CASES[case][1]))
 
 
 @cache
@@ -88,7 +88,7 @@ def arrangement_of(case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_permutations_are_uniform_among_those_allowed_and_so_are_their_reverses(case, global_seed):
-    arrangement, every = arrangement_of(case), allowed(6, **CASES[case][1])
+    arrangement, every = arrangement_of(case), allowed_orders(6, **CASES[case][1])
     n = 400 * len(every) if len(every) > 1 else 10
     drawn = arrangement.sample(min(n, 40_000), np.random.default_rng(global_seed))
     for permutations in (drawn, arrangement.reverse(drawn)):
@@ -121,7 +121,7 @@ def test_listed_coalitions_give_the_values_of_any_game(case):
     assert not arrangement.coalitions[0].any()
     assert arrangement.coalitions[-1].all()
     assert_allclose(arrangement.matrix @ table, truth_of(case, game)[:, 0], atol=1e-12)
-    every = allowed(6, **CASES[case][1])
+    every = allowed_orders(6, **CASES[case][1])
     before = [
         [np.mean([one.index(a) < one.index(b) for one in every]) if a != b else 0.5 for b in range(6)] for a in range(6)
     ]

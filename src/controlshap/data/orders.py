@@ -169,7 +169,7 @@ def _read_hierarchy(
         blocks.append(block)
         if name is not None or isinstance(block, Node):
             members = tuple(block.members.tolist()) if isinstance(block, Node) else (block,)
-            groups.append((str(name) if name is not None else _joined(members, players), members))
+            groups.append((str(name) if name is not None else _join_names(members, players), members))
     alone = reader.left_out()
     return [*blocks, *alone], [*groups, *((players.names[player], (player,)) for player in alone)]
 
@@ -198,6 +198,6 @@ def _read_block(content: Any, label: str, reader: Reader, above: tuple[int, ...]
     return children[0] if len(children) == 1 else Node(children)
 
 
-def _joined(members: tuple[int, ...], players: Players) -> str:
+def _join_names(members: tuple[int, ...], players: Players) -> str:
     names = [players.names[player] for player in members]
     return " + ".join(names) if len(names) <= 3 else f"{names[0]} + {len(names) - 1} more"

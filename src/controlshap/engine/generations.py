@@ -95,7 +95,7 @@ class Learner:
         self.problem = replace(self.problem, shared=fit_shared(every, learner, beside=(LogisticRidge(),)))
 
     def _nothing(self) -> EvaluatedRows:
-        """Of a row that is exact, or could not be controlled."""
+        """The part of a row that is exact, or could not be controlled."""
         return EvaluatedRows(np.empty((0, self.problem.players.n_columns)), np.empty((0, self.problem.base.n_outputs)))
 
 

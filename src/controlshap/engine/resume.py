@@ -13,7 +13,7 @@ from controlshap.engine.rows import collect_rows, continue_rows, ready_problem
 from controlshap.problem import Assembly, Problem
 from controlshap.results.collect import merge
 from controlshap.results.explanation import Explanation
-from controlshap.sampling.recording import Recording
+from controlshap.sampling.evaluation_log import Recording
 from controlshap.statistics.stopping import Stopping
 
 

@@ -23,9 +23,8 @@ from controlshap.interactions import estimate_interactions, known_interactions
 from controlshap.problem import BaseSample, Problem
 from controlshap.results.collect import PairResult, RowResult
 from controlshap.sampling.base_value import base_sample
-from controlshap.sampling.evaluation_log import EvaluationLog, EvaluationSample
+from controlshap.sampling.evaluation_log import EvaluationLog, EvaluationSample, Recording
 from controlshap.sampling.game import Game
-from controlshap.sampling.recording import Recording
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.statistics.analysis import Analysis, Sample, analyse
 from controlshap.statistics.background_error import background_variances

@@ -28,7 +28,7 @@ from controlshap.limits import Limits
 from controlshap.problem import Assembly, Problem
 from controlshap.results.collect import KEPT, Names, RowArrays, RowResult, histories, limit_kept
 from controlshap.results.explanation import Explanation
-from controlshap.sampling.recording import Recording
+from controlshap.sampling.evaluation_log import Recording
 from controlshap.statistics.stopping import Stopping
 
 #: Seconds before a call shows a bar.

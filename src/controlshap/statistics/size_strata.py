@@ -67,7 +67,7 @@ class SizeStrata:
 
     @classmethod
     def of(cls, coalitions: BoolArray) -> SizeStrata:
-        """Of one half of each pair, `(n, players)`."""
+        """Strata of coalitions `(n, players)`, one of each pair."""
         n, p = coalitions.shape
         inside = coalitions.sum(axis=1)
         sizes = np.minimum(inside, p - inside)

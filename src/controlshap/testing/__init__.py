@@ -16,10 +16,10 @@ from controlshap.testing.oracles import (
     shapley_by_definition,
     value_of_score,
 )
-from controlshap.testing.orders import allowed, values_over
+from controlshap.testing.orders import allowed_orders, values_over
 
 __all__ = [
-    "allowed",
+    "allowed_orders",
     "causal_quadratic_game",
     "conditional_map",
     "copula_game",

@@ -34,7 +34,7 @@ def _flat(group: Any) -> list[int]:
     return [group] if isinstance(group, int) else [player for inner in group for player in _flat(inner)]
 
 
-def allowed(n_players: int, components: Any = None, groups: Any = None) -> list[tuple[int, ...]]:
+def allowed_orders(n_players: int, components: Any = None, groups: Any = None) -> list[tuple[int, ...]]:
     """All permutations that respect an order and keep groups together."""
     return [
         one
