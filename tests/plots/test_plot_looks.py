@@ -196,3 +196,34 @@ def test_logarithmic_axes_have_few_ticks_and_more_than_one(low, high):
     ticks = logarithmic_ticks(low, high)
     assert 2 <= len(ticks) <= 6
     assert low <= ticks.min() < ticks.max() <= high
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_on_a_dark_page_everything_can_be_seen(name):
+    """Texts and lines stand out from the background (WCAG asks for 3 to 1 of graphics, 4.5 to 1 of text)."""
+
+    def luminance(colour):
+        parts = np.array(mpl.colors.to_rgb(colour))
+        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    def contrast(colour, behind):
+        lighter, darker = sorted((luminance(colour), luminance(behind)), reverse=True)
+        return (lighter + 0.05) / (darker + 0.05)
+
+    with plt.style.context("dark_background"):
+        ax = call(make(p=6, rows=40), name)
+        ax.figure.canvas.draw()
+        assert_readable(ax.figure)
+        behind = ax.get_facecolor()
+        texts = [text for text in ax.figure.findobj(mpl.text.Text) if text.get_text().strip() and text.get_visible()]
+        assert len(texts) > 5
+        assert min(contrast(text.get_color(), behind) for text in texts) > 4.5
+        bars = [patch for patch in ax.patches if patch.get_width() and patch is not ax.patch]
+        marks = [line for line in ax.lines if line.get_marker() not in ("None", "", None)]
+        colours = [bar.get_facecolor() for bar in bars] + [mark.get_markeredgecolor() for mark in marks]
+        assert all(contrast(colour, behind) > 1.5 for colour in colours)
+    # the light page is as it was, also after the dark one
+    light = call(make(p=6, rows=40), name)
+    shown = [text for text in light.figure.findobj(mpl.text.Text) if text.get_text().strip()]
+    assert min(contrast(text.get_color(), "white") for text in shown) > 4.5

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from controlshap.plots.dark import follow_style
+
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
 
@@ -14,7 +16,8 @@ class Plots:
     """Plots of an explanation, drawn with matplotlib.
 
     Every method returns the matplotlib `Axes`. Without `ax` it makes a figure (through pyplot, so that notebooks show
-    it) whose size follows the number of players; with `ax` it draws there. No setting of matplotlib is changed.
+    it) whose size follows the number of players; with `ax` it draws there. No setting of matplotlib is changed; on dark
+    axes (`plt.style.use("dark_background")`) the colours are those of a dark page.
     Arguments in common:
 
     - `output`: number or name of the output; needed when the model has several.
@@ -53,7 +56,9 @@ class Plots:
         """
         from controlshap.plots.bar import draw_bar
 
-        return draw_bar(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
+        return follow_style(
+            draw_bar(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
+        )
 
     def waterfall(
         self,
@@ -76,7 +81,9 @@ class Plots:
         """
         from controlshap.plots.waterfall import draw_waterfall
 
-        return draw_waterfall(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
+        return follow_style(
+            draw_waterfall(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
+        )
 
     def beeswarm(
         self,
@@ -97,7 +104,7 @@ class Plots:
         """
         from controlshap.plots.beeswarm import draw_beeswarm
 
-        return draw_beeswarm(self.explanation, output=output, max_players=max_players, level=level, ax=ax)
+        return follow_style(draw_beeswarm(self.explanation, output=output, max_players=max_players, level=level, ax=ax))
 
     def dependence(
         self,
@@ -121,7 +128,7 @@ class Plots:
         """
         from controlshap.plots.dependence import draw_dependence
 
-        return draw_dependence(self.explanation, player, by=by, output=output, level=level, ax=ax)
+        return follow_style(draw_dependence(self.explanation, player, by=by, output=output, level=level, ax=ax))
 
     def ranking(
         self,
@@ -145,7 +152,9 @@ class Plots:
         """
         from controlshap.plots.ranking import draw_ranking
 
-        return draw_ranking(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
+        return follow_style(
+            draw_ranking(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
+        )
 
     def interactions(
         self,
@@ -170,7 +179,9 @@ class Plots:
         """
         from controlshap.plots.interactions import draw_interactions
 
-        return draw_interactions(self.explanation, row=row, output=output, max_pairs=max_pairs, level=level, ax=ax)
+        return follow_style(
+            draw_interactions(self.explanation, row=row, output=output, max_pairs=max_pairs, level=level, ax=ax)
+        )
 
     def heatmap(
         self,
@@ -191,7 +202,7 @@ class Plots:
         """
         from controlshap.plots.heatmap import draw_heatmap
 
-        return draw_heatmap(self.explanation, output=output, max_players=max_players, level=level, ax=ax)
+        return follow_style(draw_heatmap(self.explanation, output=output, max_players=max_players, level=level, ax=ax))
 
     def cohorts(
         self,
@@ -214,8 +225,8 @@ class Plots:
         from controlshap.plots.groups import draw_groups, split_rows
 
         groups = split_rows(self.explanation, labels)
-        return draw_groups(
-            groups, method="cohorts", row=None, output=output, max_players=max_players, level=level, ax=ax
+        return follow_style(
+            draw_groups(groups, method="cohorts", row=None, output=output, max_players=max_players, level=level, ax=ax)
         )
 
     def compare(
@@ -245,8 +256,8 @@ class Plots:
         from controlshap.plots.groups import draw_groups
 
         groups = {name: self.explanation} | (others if isinstance(others, dict) else {"the other": others})
-        return draw_groups(
-            groups, method="compare", row=row, output=output, max_players=max_players, level=level, ax=ax
+        return follow_style(
+            draw_groups(groups, method="compare", row=row, output=output, max_players=max_players, level=level, ax=ax)
         )
 
     def convergence(
@@ -270,7 +281,9 @@ class Plots:
         """
         from controlshap.plots.convergence import draw_convergence
 
-        return draw_convergence(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
+        return follow_style(
+            draw_convergence(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
+        )
 
     def variance_reduction(
         self, *, output: int | str | None = None, max_players: int | None = 20, ax: Any = None
@@ -286,4 +299,4 @@ class Plots:
         """
         from controlshap.plots.variance_reduction import draw_variance_reduction
 
-        return draw_variance_reduction(self.explanation, output=output, max_players=max_players, ax=ax)
+        return follow_style(draw_variance_reduction(self.explanation, output=output, max_players=max_players, ax=ax))

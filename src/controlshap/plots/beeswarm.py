@@ -120,7 +120,7 @@ def _draw_dots(ax: Any, values: Any, places: Any, scaled: Any, uncertain: Any, d
     else:
         colours[:] = to_rgba(NO_SIZE)
         sized = np.isfinite(scaled)
-        colours[sized] = data_colours()(scaled[sized])
+        colours[sized] = data_colours(ax)(scaled[sized])
     for hollow in (True, False):
         chosen = uncertain == hollow
         if chosen.any():
@@ -145,7 +145,7 @@ def _draw_scale(ax: Any, n_lines: int) -> None:
     height = max(n_lines * LINE_HEIGHT, 0.5)
     length = min(height, 2.6)
     bar = ax.figure.colorbar(
-        ScalarMappable(cmap=data_colours()), ax=ax, ticks=[0.0, 1.0], shrink=length / height, aspect=length / 0.11,
+        ScalarMappable(cmap=data_colours(ax)), ax=ax, ticks=[0.0, 1.0], shrink=length / height, aspect=length / 0.11,
         anchor=(0.0, 1.0) if height > 6.0 else (0.0, 0.5), pad=0.02,
     )  # fmt: skip
     bar.ax.set_yticklabels(["low", "high"], fontsize=SMALL, color=SOFT)

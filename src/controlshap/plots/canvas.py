@@ -27,6 +27,8 @@ INK, SOFT, LINE, FAINT, GRID = "#2B2B2B", "#6A6A6A", "#A8A8A8", "#C9C9C9", "#E6E
 NO_SIZE = "#9B9B9B"
 #: Okabe and Ito's colours, for lines and categories; the yellow is left out, which is too light for lines.
 SEVERAL = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#6B4C9A")
+#: Below this luminance a background is dark.
+DARK = 0.4
 #: Inches: height of a player's line, what stands above and below all lines, width of the plot itself.
 LINE_HEIGHT, AROUND, PLOT_WIDTH = 0.27, 1.15, 4.6
 FONT_SIZE, SMALL = 9.0, 8.0
@@ -135,12 +137,23 @@ def style_axes(
         ax.tick_params(axis="y", labelsize=SMALL, color=LINE, labelcolor=INK)
 
 
-def data_colours() -> Any:
-    """Colour map of data, low to high; viridis without its yellow end, which is too light on white."""
+def data_colours(ax: Any) -> Any:
+    """Colour map of data, low to high; viridis without the end that is too close to the background of the axes."""
     from matplotlib import colormaps
     from matplotlib.colors import LinearSegmentedColormap
 
-    return LinearSegmentedColormap.from_list("controlshap", colormaps["viridis"]([i / 255 * 0.87 for i in range(256)]))
+    low, high = (0.25, 1.0) if is_dark(ax) else (0.0, 0.87)
+    shades = colormaps["viridis"](np.linspace(low, high, 256))
+    return LinearSegmentedColormap.from_list("controlshap", shades)
+
+
+def is_dark(ax: Any) -> bool:
+    """Whether the axes, or the figure behind transparent ones, have a dark background."""
+    from matplotlib.colors import to_rgba
+
+    colour = to_rgba(ax.get_facecolor())
+    red, green, blue, _ = colour if colour[3] > 0 else to_rgba(ax.figure.get_facecolor())
+    return bool(0.2126 * red + 0.7152 * green + 0.0722 * blue < DARK)
 
 
 def sign_colours(values: Any, uncertain: Any) -> list[str]:

@@ -140,7 +140,7 @@ def _colours(ax: Any, shown: PlayerData, name: str) -> Any:
     colours[:] = to_rgba(NO_SIZE)
     if shown.numbers is not None and not shown.apart.all():
         usable = shown.numbers[~shown.apart]
-        mappable = ScalarMappable(Normalize(float(usable.min()), float(usable.max())), data_colours())
+        mappable = ScalarMappable(Normalize(float(usable.min()), float(usable.max())), data_colours(ax))
         colours[~shown.apart] = mappable.to_rgba(usable)
         bar = ax.figure.colorbar(mappable, ax=ax, aspect=28, pad=0.02)
         bar.ax.tick_params(labelsize=SMALL, length=0, labelcolor=INK)

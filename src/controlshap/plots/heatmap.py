@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap.plots.canvas import INK, NEGATIVE, POSITIVE, SMALL, open_table, style_axes
+from controlshap.plots.canvas import INK, NEGATIVE, POSITIVE, SMALL, is_dark, open_table, style_axes
 from controlshap.plots.selection import select
 from controlshap.results.wording import escape, format_level
 
@@ -28,14 +28,15 @@ def draw_heatmap(
     rows = np.argsort(predictions, kind="stable")
     values, uncertain = part.values[np.ix_(rows, players)].T, chosen.uncertain[np.ix_(rows, players)].T
     ax = open_table(ax, "heatmap", [escape(chosen.names[player]) for player in players], extra=0.7)
-    from matplotlib.colors import LinearSegmentedColormap, Normalize
+    from matplotlib.colors import LinearSegmentedColormap, Normalize, to_rgb
 
-    colours = LinearSegmentedColormap.from_list("signs", [NEGATIVE, "#FFFFFF", POSITIVE])
+    middle = to_rgb(ax.get_facecolor()) if is_dark(ax) else (1.0, 1.0, 1.0)
+    colours = LinearSegmentedColormap.from_list("signs", [NEGATIVE, middle, POSITIVE])
     # the largest few values would leave all others white
     most = float(np.quantile(np.abs(values), 0.99)) or float(np.abs(values).max()) or 1.0
     norm = Normalize(-most, most, clip=True)
     painted = colours(norm(values))
-    painted[uncertain, :3] = 1.0 - PALE * (1.0 - painted[uncertain, :3])
+    painted[uncertain, :3] = (1.0 - PALE) * np.array(middle) + PALE * painted[uncertain, :3]
     ax.imshow(painted, aspect="auto", interpolation="nearest", extent=(-0.5, len(rows) - 0.5, len(players) - 0.5, -0.5))
     ax.set_ylim(len(players) - 0.5, -0.5)
     from matplotlib.cm import ScalarMappable

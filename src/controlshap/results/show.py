@@ -200,7 +200,7 @@ def _waterfall(explanation: Explanation) -> str:
     import matplotlib.pyplot as plt
 
     text = io.StringIO()
-    ax.figure.savefig(text, format="svg", bbox_inches="tight", facecolor="white")
+    ax.figure.savefig(text, format="svg", bbox_inches="tight", facecolor=ax.figure.get_facecolor())
     plt.close(ax.figure)
     drawing = text.getvalue()
     return drawing[drawing.index("<svg") :]
