@@ -164,6 +164,15 @@ def test_links_to_files_lead_somewhere(page):
             assert (page.parent / target.partition("#")[0]).exists(), target
 
 
+GUIDES = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name in ("docs", "tutorials")]
+
+
+@pytest.mark.parametrize("page", [page for page in GUIDES if page.stem not in ("api", "changelog")], ids=relative)
+def test_a_page_begins_with_a_question(page):
+    first = page.read_text(encoding="utf-8").split("\n\n")[1]
+    assert re.match(r"\*.*?\?\*", first.replace("\n", " ")), first
+
+
 @pytest.mark.parametrize("page", WITH_FILE_NAMES, ids=relative)
 def test_the_files_that_a_page_names_exist(page):
     folders = [ROOT, ROOT / "src" / "controlshap"]

@@ -26,7 +26,8 @@ PAGES = sorted(DOCS.rglob("*.md"))
 NOTEBOOKS = sorted(DOCS.rglob("*.ipynb"))
 PROMISED = (
     "start", "settings", "correlated", "slow_models", "categories", "errors", "coming_from_shap", "mathematics",
-    "design", "api", "reproduction", "benchmarks", "scale", "command_line", "vocabulary",
+    "design", "api", "reproduction", "benchmarks", "scale", "command_line", "vocabulary", "gallery", "tutorials/credit",
+    "tutorials/night", "tutorials/conditional", "tutorials/interactions",
 )  # fmt: skip
 CHECKED = [page for page in PAGES if "```text output" in page.read_text(encoding="utf-8")]
 

@@ -222,6 +222,8 @@ def choose_controls(
         return (CoalitionProcess(), CoalitionProcess(start=None)), None
     if estimator.takes_fitted_controls:
         reasons["control"] = "fitted to the evaluations themselves, at no extra cost"
+        if problem.shared is not None:
+            reasons["control"] = "fitted once, with explainer.fit_surrogate(...), for all rows"
         return _choose_fitted_controls(problem, budget)
     if not (problem.imputer.mixes_columns or problem.imputer.linear_in_x):
         reasons["control"] = "nothing is fitted to these units, and Taylor has no known values"

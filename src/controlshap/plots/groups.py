@@ -12,13 +12,15 @@ from controlshap.plots.canvas import LINE, SEVERAL, SMALL, open_table, style_axe
 from controlshap.plots.selection import Selection, check_row, select
 from controlshap.results.explanation import Explanation
 from controlshap.results.summary import importance_interval
-from controlshap.results.wording import CATEGORY_WIDTH, clean, count_noun, escape, shorten
+from controlshap.results.wording import clean, count_noun, escape, shorten
 
 if TYPE_CHECKING:
     from controlshap._types import FloatArray
 
 #: Most groups: as many as there are colours that stay apart.
 MOST = len(SEVERAL)
+#: Characters of a group's name.
+NAME_WIDTH = 28
 
 
 def split_rows(explanation: Explanation, labels: Any) -> dict[str, Explanation]:
@@ -59,7 +61,7 @@ def draw_groups(
     for place, (name, (values, low, high)) in enumerate(zip(groups, numbers, strict=True)):
         heights = np.arange(len(order)) + (place - (len(parts) - 1) / 2) * step
         ends = np.maximum(np.stack([values - low, high - values])[:, order], 0.0)
-        shown = escape(shorten(clean(name), CATEGORY_WIDTH))
+        shown = escape(shorten(clean(name), NAME_WIDTH))
         label = shown if row is not None else f"{shown} ({count_noun(len(parts[place].part), 'row')})"
         ax.errorbar(
             values[order], heights, xerr=ends, fmt="o", color=SEVERAL[place], markersize=4, elinewidth=1.4, capsize=2.2,

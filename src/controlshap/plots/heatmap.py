@@ -28,10 +28,10 @@ def draw_heatmap(
     rows = np.argsort(predictions, kind="stable")
     values, uncertain = part.values[np.ix_(rows, players)].T, chosen.uncertain[np.ix_(rows, players)].T
     ax = open_table(ax, "heatmap", [escape(chosen.names[player]) for player in players], extra=0.7)
-    from matplotlib.colors import LinearSegmentedColormap, Normalize, to_rgb
+    from matplotlib.colors import LinearSegmentedColormap, Normalize, to_hex, to_rgb
 
     middle = to_rgb(ax.get_facecolor()) if is_dark(ax) else (1.0, 1.0, 1.0)
-    colours = LinearSegmentedColormap.from_list("signs", [NEGATIVE, middle, POSITIVE])
+    colours = LinearSegmentedColormap.from_list("signs", [NEGATIVE, to_hex(middle), POSITIVE])
     # the largest few values would leave all others white
     most = float(np.quantile(np.abs(values), 0.99)) or float(np.abs(values).max()) or 1.0
     norm = Normalize(-most, most, clip=True)

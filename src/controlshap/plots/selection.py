@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from controlshap._checks import at_least, check_level, is_whole
@@ -17,6 +17,7 @@ from controlshap.results.wording import (
     format_level,
     shorten,
     shorten_names,
+    without_rounding,
 )
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def select(
         n_shown = min(n_shown, at_least("max_players", max_players, 1, "players to show, or None for all"))
     part = explanation.output(number)
     part = part if row is None else part[row]
+    part = replace(part, values=without_rounding(part))
     low, high = part.confidence_interval(level)
     errors = part.standard_errors
     # an error of 0 says nothing until every background row was used

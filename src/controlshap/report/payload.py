@@ -16,7 +16,7 @@ import numpy as np
 from controlshap._types import FloatArray, IntArray
 from controlshap.data.columns import is_missing, is_number
 from controlshap.results.ranking import Ranking
-from controlshap.results.wording import round_by_errors, round_digits
+from controlshap.results.wording import round_by_errors, round_digits, without_rounding
 from controlshap.statistics.certainty import quantile
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _pairs(explanation: Explanation, level: float) -> list[list[list[Any]]]:
 
 def output_block(explanation: Explanation, ranking: Ranking, importance: IntArray) -> str:
     """Values of one output, row by row."""
-    values, errors = explanation.values, explanation.standard_errors
+    values, errors = without_rounding(explanation), explanation.standard_errors
     plain, plain_errors = explanation.uncontrolled_values, explanation.uncontrolled_standard_errors
     bases = explanation.base_values
     normal = float(quantile(np.array(np.inf), (1.0 - ranking.level) / 2.0))

@@ -15,6 +15,7 @@ import numpy as np
 from controlshap._errors import MissingExtraError
 from controlshap._types import FloatArray
 from controlshap.results.wording import (
+    ROUNDED,
     SENTENCE_WIDTH,
     clean,
     count_noun,
@@ -23,6 +24,7 @@ from controlshap.results.wording import (
     format_number,
     format_with_error,
     shorten,
+    without_rounding,
 )
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ def _ending(explanation: Explanation) -> str:
 def _row_as_text(explanation: Explanation, row: int, number: int) -> str:
     """`0.63 + worst area +0.123 ± 0.004, ... = 0.91`."""
     part = explanation[row].output(number if explanation.values.ndim == 3 else None)
-    values, reaches = part.values[0], _reaches(part)[0]
+    values, reaches = without_rounding(part)[0], _reaches(part)[0]
     order = np.argsort(-np.abs(values), kind="stable")
     named = [
         f"{part.feature_names[player]} {_format_signed(values[player], reaches[player])}"
@@ -94,7 +96,7 @@ def _base_and_prediction(part: Explanation, row: int) -> tuple[float, float]:
     """Base value and prediction; a prediction that is nothing but rounding is 0."""
     base, values = float(part.base_values[row]), part.values[row]
     total = base + float(values.sum())
-    return base, 0.0 if abs(total) < 1e-12 * (abs(base) + float(np.abs(values).sum())) else total
+    return base, 0.0 if abs(total) < ROUNDED * (abs(base) + float(np.abs(values).sum())) else total
 
 
 def _reaches(explanation: Explanation) -> FloatArray:
@@ -170,13 +172,13 @@ def explanation_as_html(explanation: Explanation) -> str:
     labels = describe_outputs(explanation)
     part = explanation[:TABLE_ROWS].output(0 if explanation.values.ndim == 3 else None)
     shown = np.argsort(-np.abs(part.values).sum(axis=0), kind="stable")[:TABLE_PLAYERS]
-    reaches = _reaches(part)
+    values, reaches = without_rounding(part), _reaches(part)
     head = ["row", "prediction", "base value", *(part.feature_names[player] for player in shown)]
     body = [
         [
             str(row),
             *(format_number(number) for number in _base_and_prediction(part, row)[::-1]),
-            *(_format_signed(part.values[row, player], reaches[row, player]) for player in shown),
+            *(_format_signed(values[row, player], reaches[row, player]) for player in shown),
         ]
         for row in range(len(part))
     ]

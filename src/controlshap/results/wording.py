@@ -141,6 +141,18 @@ def round_digits(array: FloatArray, digits: int) -> FloatArray:
     return _round_places(array, digits - 1 - _exponents(array))
 
 
+#: Values this small beside all of their row are sums that rounded.
+ROUNDED = 1e-12
+
+
+def without_rounding(explanation: Explanation) -> FloatArray:
+    """Values to show: 0 where a value without error is nothing but rounding."""
+    values = explanation.values
+    size = np.abs(explanation.base_values)[:, None] + np.abs(values).sum(axis=1, keepdims=True)
+    rounded = (explanation.standard_errors == 0) & (np.abs(values) <= ROUNDED * size)
+    return np.where(rounded, 0.0, values)
+
+
 def round_by_errors(values: FloatArray, errors: FloatArray) -> FloatArray:
     """Round values to one place more than is shown: six digits where there is no error, never more than twelve."""
     by_error = ERROR_DIGITS - _exponents(errors)
