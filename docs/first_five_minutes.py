@@ -1,7 +1,7 @@
 """The first five minutes of a new user, timed: `python docs/first_five_minutes.py [--install] [--record]`.
 
-Clones this repository, runs the demo and the first example of the README, and writes a report. With `--install` it makes
-the demo's environment as `python3 dev.py demo` does, then installs what the README says (both need a package index);
+Clones this repository, runs the demo and the first example of the README, and writes a report. With `--install` it
+makes the demo environment as `python3 dev.py demo` does, then installs what README says (both need a package index);
 without, it uses the Python that runs it. `--record` writes what was printed into `docs/first_five_minutes.md`.
 """
 
