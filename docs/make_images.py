@@ -63,7 +63,7 @@ def main() -> None:
     mpl.use("Agg")
     given = [Path(name).resolve() for name in sys.argv[1:]]
     for page in given or sorted(DOCS.rglob("*.md")):
-        if any(part["picture"] for part in PART.finditer(page.read_text(encoding="utf-8"))):
+        if given or any(part["picture"] for part in PART.finditer(page.read_text(encoding="utf-8"))):
             sys.stdout.write(f"{page.name}: {make(page)}\n")
 
 
