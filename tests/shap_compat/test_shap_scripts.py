@@ -112,6 +112,24 @@ PATTERNS = {
         (e := kernel()).shap_values(ROWS), e.expected_value, ROWS.values, feature_names=list(X.columns)
     ),
     "expected_value set": lambda: shap.force_plot(*(one := column(kernel(of_names), ROWS))[:1], one[1][0]),
+    "X= by name": lambda: kernel(model=FOREST.predict, data=X.values[:8], link="identity").shap_values(
+        X=X.values[:1], nsamples=100
+    ),
+    "outputs of shape (n, 1)": lambda: kernel(lambda rows: probability(rows).reshape(-1, 1)).shap_values(ROWS),
+    "outputs made flat": lambda: kernel(lambda rows: probability(rows).reshape(-1)).shap_values(ROWS),
+    "one row of zeros for a classifier": lambda: kernel(CLASSIFIER.predict_proba, np.zeros((1, 4))).shap_values(ROWS),
+    "a list for each class, if it is one": lambda: np.abs(
+        found[1] if isinstance(found := kernel(CLASSIFIER.predict_proba).shap_values(ROWS), list) else found[..., 1]
+    ).mean(axis=0),
+    "mean absolute values as a series": lambda: (
+        pd.Series(np.abs(kernel().shap_values(ROWS)).mean(axis=0), index=X.columns)
+        .sort_values(ascending=False)
+        .to_numpy()
+    ),
+    "a bar summary of all classes": lambda: shap.summary_plot(
+        list(np.moveaxis(kernel(CLASSIFIER.predict_proba).shap_values(ROWS), 2, 0)), ROWS, plot_type="bar", show=False
+    ),
+    "rows one by one": lambda: np.array([kernel().shap_values(X.iloc[row, :], nsamples=50) for row in range(2)]),
     "copied and pickled": lambda: pickle.loads(pickle.dumps(copy.deepcopy(kernel()))).shap_values(ROWS),
 }
 
@@ -132,7 +150,7 @@ def test_call_patterns_of_real_scripts_run_unchanged(pattern):
 
 
 def test_there_are_enough_patterns():
-    assert len(PATTERNS) >= 35
+    assert len(PATTERNS) >= 50
 
 
 def test_a_model_that_says_nothing_gives_nothing():
