@@ -31,6 +31,7 @@ from controlshap.controls import (
     RidgeNetwork,
     Taylor,
     Trees,
+    WaveNetwork,
     WideNetwork,
 )
 from controlshap.data.pipelines import EncodedSpace, encoded_space, one_hot_groups
@@ -136,6 +137,7 @@ __all__ = [
     "Trees",
     "ValueFunction",
     "Variance",
+    "WaveNetwork",
     "WeakControlWarning",
     "WideNetwork",
     "__version__",

@@ -14,6 +14,7 @@ from controlshap.controls import (
     RidgeNetwork,
     Taylor,
     Trees,
+    WaveNetwork,
     WideNetwork,
 )
 from controlshap.estimators import Estimator, Kernel, PerFeature, Permutation
@@ -31,6 +32,7 @@ ESTIMATORS = {"permutation": Permutation(), "kernel": Kernel(), "per_feature": P
 CONTROLS = {
     "taylor": Taylor(), "ridge": LogisticRidge(), "network": RidgeNetwork(), "polynomial": Polynomial(),
     "trees": Trees(), "coalitions": CoalitionProcess(), "wide_network": WideNetwork(),
+    "wave_network": WaveNetwork(),
 }  # fmt: skip
 VARIANCES = {"analytic": Analytic(), "bootstrap": Bootstrap(), "least_squares": LeastSquares(), "grouped": Grouped()}
 

@@ -39,6 +39,7 @@ from controlshap.estimators.permutation import sample_permutations, walk_contrib
 from controlshap.functions import network as network_module
 from controlshap.functions.base import Sum
 from controlshap.functions.network import Network, smoothed_logistic
+from controlshap.functions.waves import Waves
 from controlshap.sampling.game import FunctionGame
 from controlshap.statistics.terms import LeastSquaresTerms
 from controlshap.values.linear_scores import coalition_scores, walk_scores
@@ -101,6 +102,27 @@ def test_the_smoothed_logistic_is_the_integral():
     assert np.abs(found - exact).max() < 2e-8  # as its module says
     assert_allclose(found + smoothed_logistic(-means, variances), 1.0, atol=1e-12)
     assert (np.diff(found[:61], axis=0) >= -1e-15).all()
+
+
+@pytest.mark.parametrize("kind", ["waves", "both"])
+def test_means_of_waves_over_normal_scores_are_integrals(kind):
+    rng = np.random.default_rng(3)
+    waves = Waves(0.3, rng.normal(size=2), rng.normal(size=(1, 2)), np.array([0.7]), np.array([1.3]))
+    function = waves
+    if kind == "both":
+        function = Sum(Network(0.1, np.zeros(2), rng.normal(size=(1, 2)), np.ones(1), np.ones(1)), waves)
+    n = len(function.score_weights)
+    means, variances = rng.normal(size=n), rng.uniform(0.1, 2.0, n)
+    found = function.mean_of_scores(means, variances)
+    # each part depends on one score: integrate them one by one
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    scores = np.tile(means, (n, len(nodes), 1))
+    for k in range(n):
+        scores[k, :, k] += np.sqrt(variances[k]) * nodes
+    at_means = function.of_scores(means)
+    gains = (function.of_scores(scores) - at_means) @ weights / weights.sum()
+    assert_allclose(found, at_means + gains.sum(), atol=1e-7)
+    assert abs(found - at_means) > 1e-2
 
 
 def test_a_wrong_constant_of_the_mixture_is_caught(monkeypatch):

@@ -50,6 +50,7 @@ def test_rows_behind_do_not_matter_and_rows_before_do():
     changed[0] += 1.0
     other = explainer()(changed, budget=300, rng=0, surrogate="online")
     assert (other.values[1:] != whole.values[1:]).any()
+    assert "SharedSurrogate" in whole.method[8]
 
 
 @pytest.mark.slow

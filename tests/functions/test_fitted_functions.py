@@ -32,6 +32,7 @@ from controlshap.functions.base import Sum
 from controlshap.functions.logistic import WIDEST
 from controlshap.functions.network import PRECISION, Network
 from controlshap.functions.polynomial import Quadratic
+from controlshap.functions.waves import Waves
 from controlshap.statistics.two_stage import TwoStageDesign, visit_sequence
 from controlshap.testing import marginal_game, shapley_by_definition
 
@@ -45,6 +46,8 @@ LEARNERS = {
     "network": cs.RidgeNetwork(3),
     "polynomial": cs.Polynomial(),
     "polynomial, few terms": cs.Polynomial(max_terms=13),
+    "waves": cs.WaveNetwork(8, n_steps=60),
+    "waves alone": cs.WaveNetwork(8, n_steps=60, start=None),
     "trees": cs.Trees(n_trees=6, n_leaves=5),
     "trees on a network": cs.Trees(n_trees=6, n_leaves=5, start=cs.RidgeNetwork(2)),
     "trees on a polynomial": cs.Trees(n_trees=6, n_leaves=5, start=cs.Polynomial()),
@@ -75,6 +78,11 @@ def network(n_units, *, linear):
     return Network(0.3, slope, rng.normal(size=(n_units, 7)), rng.normal(size=n_units), 2.0 * rng.normal(size=n_units))
 
 
+def waves(n):
+    rng = np.random.default_rng(n)
+    return Waves(0.3, rng.normal(size=7), rng.normal(size=(n, 7)), rng.normal(size=n), rng.normal(size=n))
+
+
 def quadratic():
     rng = np.random.default_rng(1)
     bend = rng.normal(size=(7, 7))
@@ -97,6 +105,7 @@ FUNCTIONS = {
     "network of one": lambda: network(1, linear=False),
     "network of one with a linear part": lambda: network(1, linear=True),
     "network of three": lambda: network(3, linear=True),
+    "waves": lambda: waves(3),
     "quadratic": quadratic,
     "lightgbm": boosted,
     "scikit-learn": boosted_without_lightgbm,

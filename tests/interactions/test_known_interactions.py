@@ -22,6 +22,7 @@ from controlshap.functions.composed import Blend
 from controlshap.functions.logistic import logistic_interactions
 from controlshap.functions.network import Network
 from controlshap.functions.polynomial import Quadratic
+from controlshap.functions.waves import Waves
 from controlshap.testing import game_from_values, interactions_by_definition, marginal_game, shapley_by_definition
 
 GROUPS = {"plain": None, "groups": [[0, 3], [1], [2, 4, 5]]}
@@ -42,6 +43,7 @@ def make_functions():
         "network": Network(
             0.2, rng.normal(size=6), rng.normal(size=(4, 6)), rng.normal(size=4), rng.normal(size=4), 1e-12
         ),
+        "waves": Waves(0.2, rng.normal(size=6), rng.normal(size=(4, 6)), rng.normal(size=4), rng.normal(size=4)),
         "forest": recognise(forest),
         "classes": recognise(classes),
         "boosting": recognise(GradientBoostingRegressor(n_estimators=20, random_state=0).fit(X, y)),

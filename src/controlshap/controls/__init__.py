@@ -2,7 +2,7 @@
 
 from controlshap.controls.base import Context, Control, PreparedControl
 from controlshap.controls.coalition_process import CoalitionProcess
-from controlshap.controls.learners import LogisticRidge, Polynomial, RidgeNetwork, Trees, WideNetwork
+from controlshap.controls.learners import LogisticRidge, Polynomial, RidgeNetwork, Trees, WaveNetwork, WideNetwork
 from controlshap.controls.shared import SharedSurrogate
 from controlshap.controls.taylor import Taylor
 
@@ -17,5 +17,6 @@ __all__ = [
     "SharedSurrogate",
     "Taylor",
     "Trees",
+    "WaveNetwork",
     "WideNetwork",
 ]

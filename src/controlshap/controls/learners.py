@@ -12,7 +12,7 @@ from controlshap.controls.fits.network import fit_network
 from controlshap.controls.fits.polynomial import fit_polynomial
 from controlshap.controls.fits.ridge import fit_ridge
 from controlshap.controls.fits.rows import FoldedRows
-from controlshap.controls.fits.wide_network import fit_wide_network
+from controlshap.controls.fits.wide_network import fit_waves, fit_wide_network
 from controlshap.functions.base import KnownFunction, Sum
 from controlshap.functions.network import Network
 from controlshap.functions.polynomial import Quadratic
@@ -110,6 +110,47 @@ class WideNetwork(Control):
         """Fit by stochastic gradient steps."""
         thin = data.thin(self.max_rows)
         return data.remember((self, fold), lambda: fit_wide_network(thin, fold, self.n_hidden, self.n_steps))
+
+
+@final
+@dataclass(frozen=True)
+class WaveNetwork(Control):
+    """Cosines of linear scores with fitted frequencies, on what a smoother function leaves over.
+
+    For smooth models about as good as WideNetwork, with known values in a part of the time.
+
+    Parameters
+    ----------
+    n_waves : int
+    n_steps : int
+        Gradient steps, of 256 rows each.
+    start : LogisticRidge or None
+        Fitted first.
+    n_folds, max_rows : int
+        As for WideNetwork.
+    """
+
+    n_waves: int = 64
+    n_steps: int = 4000
+    start: LogisticRidge | None = LogisticRidge()
+    n_folds: int = 5
+    max_rows: int = 200_000
+
+    is_fitted = True
+
+    def __post_init__(self) -> None:
+        check_at_least(self, n_waves=1, n_steps=1, n_folds=2, max_rows=100)
+
+    def fit(self, data: FoldedRows, fold: int | None) -> KnownFunction:
+        """Fit by stochastic gradient steps."""
+        return data.remember((self, fold), lambda: self._fit(data.thin(self.max_rows), fold))
+
+    def _fit(self, thin: FoldedRows, fold: int | None) -> KnownFunction:
+        if self.start is None:
+            return fit_waves(thin, fold, self.n_waves, self.n_steps)
+        first = self.start.fit(thin, fold)
+        residuals = thin.subtract((self.start, fold), first.predict)
+        return Sum(first, fit_waves(residuals, fold, self.n_waves, self.n_steps))
 
 
 @final

@@ -89,9 +89,16 @@ def calibrate_margin(margin: KnownFunction, rows: FloatArray, outputs: FloatArra
 
 def fit_shared(known: EvaluatedRows, learner: Control, beside: tuple[Control, ...] = ()) -> SharedSurrogate:
     """Fit to all rows."""
+    return _fit_outputs(_split_outputs(known), learner, beside)
+
+
+def _split_outputs(known: EvaluatedRows) -> list[FoldedRows]:
     no_fold = np.full(len(known), -1)
-    data = [FoldedRows(known.rows, known.outputs[:, o], no_fold, o) for o in range(known.outputs.shape[1])]
-    return SharedSurrogate(tuple(learner.fit(of_output, None) for of_output in data), len(known), beside)
+    return [FoldedRows(known.rows, known.outputs[:, o], no_fold, o) for o in range(known.outputs.shape[1])]
+
+
+def _fit_outputs(data: list[FoldedRows], learner: Control, beside: tuple[Control, ...] = ()) -> SharedSurrogate:
+    return SharedSurrogate(tuple(learner.fit(of_output, None) for of_output in data), len(data[0].rows), beside)
 
 
 def default_learners(*, correlated: bool) -> tuple[Control, ...]:
@@ -119,7 +126,8 @@ def choose_learner(known: EvaluatedRows, held: EvaluatedRows, candidates: tuple[
     """The candidate that predicts held-out rows best after a fit to the others."""
     if len(candidates) == 1:
         return candidates[0]
-    errors = [fit_shared(known, candidate).errors(held) for candidate in candidates]
+    data = _split_outputs(known)  # candidates that start alike are fitted to the same rows once
+    errors = [_fit_outputs(data, candidate).errors(held) for candidate in candidates]
     return candidates[int(np.argmin(errors))]
 
 

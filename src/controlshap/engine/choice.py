@@ -288,7 +288,6 @@ def choose_keeping(
     return "batches"
 
 
-def learns_across_rows(problem: Problem, controls: tuple[Control, ...], estimator: Estimator) -> bool:
-    """Whether functions that are fitted to earlier rows would control later ones."""
-    sampled = not estimator.exact_per_draw and not estimator.has_distinct_coalitions
-    return problem.controls is None and sampled and any(control.is_fitted for control in controls)
+def learns_across_rows(problem: Problem, controls: tuple[Control, ...]) -> bool:
+    """Whether functions that are fitted to earlier rows would control later ones: there are units to control."""
+    return problem.controls is None and any(c.is_fitted and not c.models_coalitions for c in controls)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from controlshap._types import FloatArray
-from controlshap.controls import Control, LogisticRidge, RidgeNetwork, Trees, WideNetwork
+from controlshap.controls import Control, LogisticRidge, Trees, WaveNetwork, WideNetwork
 from controlshap.controls.fits.boosting import boosting_available
 from controlshap.controls.fits.rows import EvaluatedRows
 from controlshap.controls.shared import choose_learner, fit_shared
@@ -102,17 +102,17 @@ class Learner:
 def candidate_learners(n_rows: int, *, correlated: bool) -> tuple[Control, ...]:
     """What may be fitted for a generation of so many rows, the safest first.
 
-    With correlated features known values are simulated for each row, in time that grows with the units of a network,
-    and with trees.
+    With correlated features known values are simulated for each row: of trees that takes too long.
     """
     if n_rows < ROWS_FOR_NETWORKS:
         return (LogisticRidge(),)
+    n_steps = min(MOST_STEPS, STEPS_A_ROW * n_rows)
     if correlated:
-        return (LogisticRidge(), RidgeNetwork())
-    network = WideNetwork(n_hidden=32, n_steps=min(MOST_STEPS, STEPS_A_ROW * n_rows))
+        return (LogisticRidge(), WaveNetwork(n_waves=16, n_steps=n_steps))
+    waves, network = WaveNetwork(n_steps=n_steps), WideNetwork(n_hidden=32, n_steps=n_steps)
     if n_rows < ROWS_FOR_TREES or not boosting_available():
-        return (LogisticRidge(), network)
-    return (LogisticRidge(), network, Trees(start=network))
+        return (LogisticRidge(), waves, network)
+    return (LogisticRidge(), waves, network, Trees(start=network))
 
 
 def explain_in_generations(

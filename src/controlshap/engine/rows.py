@@ -75,7 +75,7 @@ def explain_rows(
     task = partial(_explain_item, problem, plan, entropy, stopping, kept, 0)
     items = list(enumerate(rows, start=first))
     results: Iterator[RowResult]
-    if stopping.online and learns_across_rows(problem, plan.controls, plan.estimator):
+    if stopping.online and learns_across_rows(problem, plan.controls):
 
         def explain(of_generation: Problem, n_shared: int, some: list[NumberedRow]) -> Iterator[RowResult]:
             own = make_plan(of_generation, stopping)

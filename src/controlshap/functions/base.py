@@ -112,6 +112,27 @@ class Sum(KnownFunction):
         """Whether both do."""
         return self.first.takes_arrangements and self.second.takes_arrangements
 
+    @property
+    def takes_scores(self) -> bool:  # type: ignore[override]
+        """Whether both are functions of linear scores."""
+        return self.first.takes_scores and self.second.takes_scores
+
+    @property
+    def score_weights(self) -> FloatArray:
+        """Weights of the scores of both."""
+        return np.concatenate([self.first.score_weights, self.second.score_weights])
+
+    def of_scores(self, scores: FloatArray) -> FloatArray:
+        """Sum of both functions' values."""
+        n = len(self.first.score_weights)
+        return self.first.of_scores(scores[..., :n]) + self.second.of_scores(scores[..., n:])
+
+    def mean_of_scores(self, means: FloatArray, variances: FloatArray) -> FloatArray:
+        """Sum of both functions' means."""
+        n = len(self.first.score_weights)
+        first = self.first.mean_of_scores(means[..., :n], variances[..., :n])
+        return first + self.second.mean_of_scores(means[..., n:], variances[..., n:])
+
     def predict(self, rows: FloatArray) -> FloatArray:
         """Sum of both predictions."""
         return self.first.predict(rows) + self.second.predict(rows)

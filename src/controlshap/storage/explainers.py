@@ -20,6 +20,7 @@ from controlshap.functions.base import Sum
 from controlshap.functions.network import Network
 from controlshap.functions.polynomial import Quadratic
 from controlshap.functions.trees import TreeFunction
+from controlshap.functions.waves import Waves
 from controlshap.models.derivatives import FiniteDifferences
 from controlshap.problem import Assembly
 from controlshap.strategies import CONTROLS, ESTIMATORS, VALUE_FUNCTIONS, VARIANCES
@@ -33,7 +34,7 @@ _CLASSES = {
 } | {
     cls.__name__: cls
     for cls in (
-        Causal, FiniteDifferences, SharedSurrogate, Network, Quadratic, TreeFunction, Sum,
+        Causal, FiniteDifferences, SharedSurrogate, Network, Waves, Quadratic, TreeFunction, Sum,
         Number, Flagged, Category, FrameMaker, Kind,
     )
 }  # fmt: skip

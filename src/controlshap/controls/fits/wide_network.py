@@ -1,7 +1,8 @@
-"""Fit a wide hidden layer of logistic units to many rows, by stochastic gradient steps (Adam) in small batches.
+"""Fit a wide hidden layer to many rows, by stochastic gradient steps (Adam) in small batches.
 
-Levenberg-Marquardt steps (`network.py`) take time with the square of the parameters, which suits few units and few
-rows; where a function is fitted once for all rows to explain, there are many of both.
+The units are logistic, or cosines, whose known values take a part of the time. Levenberg-Marquardt steps
+(`network.py`) take time with the square of the parameters, which suits few units and few rows; where a function is
+fitted once for all rows to explain, there are many of both.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import expit
 
 from controlshap._types import FloatArray
 from controlshap.controls.fits.network import in_own_units
 from controlshap.controls.fits.rows import FoldedRows
 from controlshap.functions.network import Network
+from controlshap.functions.waves import Waves
 
 BATCH = 256
 #: Largest step, and its share that is left at the end (half a cosine between them).
@@ -22,20 +25,43 @@ RATE, LAST = 0.01, 0.005
 DECAY = 1e-5
 #: Adam's memories of slopes and of their squares.
 MEMORY = (0.9, 0.999)
+#: The penalty for cosines, which fit noise sooner; and the size of their first weights, next to those of logistic
+#: units: they begin as parts of a wave.
+WAVE_DECAY, WAVE_START = 1e-4, 0.3
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A fitted layer of standardised columns, and the output's mean and spread."""
+
+    units: tuple[float, float]
+    hidden: tuple[FloatArray, FloatArray, FloatArray]
+    linear: FloatArray
 
 
 def fit_wide_network(data: FoldedRows, fold: int | None, n_hidden: int, n_steps: int, seed: int = 0) -> Network:
     """Fit a network to the rows outside a fold; the same bits for the same rows."""
-    keep = data.others(fold)
+    layer = _fit_layer(data, fold, (n_hidden, n_steps), seed, waves=False)
+    return in_own_units(data, layer.units, layer.hidden, layer.linear)
+
+
+def fit_waves(data: FoldedRows, fold: int | None, n_waves: int, n_steps: int, seed: int = 0) -> Waves:
+    """Fit cosines to the rows outside a fold; the same bits for the same rows."""
+    layer = _fit_layer(data, fold, (n_waves, n_steps), seed, waves=True)
+    own = in_own_units(data, layer.units, layer.hidden, layer.linear)
+    return Waves(own.constant, own.linear, own.weights, own.intercepts, own.scales)
+
+
+def _fit_layer(data: FoldedRows, fold: int | None, size: tuple[int, int], seed: int, *, waves: bool) -> _Layer:
+    (n_hidden, n_steps), keep = size, data.others(fold)
     inputs = data.standardised[keep].astype(np.float32)
     outputs = data.outputs[keep]
     center, spread = float(outputs.mean()), float(outputs.std())
     n, c = inputs.shape
     if spread <= 1e-12 * max(abs(center), 1e-300):
-        zero = np.zeros(c)
-        return Network(center, zero, zero[None], np.zeros(1), np.zeros(1))
+        return _Layer((center, 0.0), (np.zeros((1, c)), np.zeros(1), np.zeros(1)), np.zeros(c + 1))
     rng = np.random.default_rng(seed)
-    parameters = _WideParameters.start(n_hidden, c, rng)
+    parameters = _WideParameters.start(n_hidden, c, rng, waves=waves)
     target = ((outputs - center) / spread).astype(np.float32)
     first, second = np.zeros_like(parameters.flat), np.zeros_like(parameters.flat)
     order, place = rng.permutation(n), 0
@@ -47,11 +73,11 @@ def fit_wide_network(data: FoldedRows, fold: int | None, n_hidden: int, n_steps:
         slope = parameters.slope(inputs[batch], target[batch])
         first += (1.0 - MEMORY[0]) * (slope - first)
         second += (1.0 - MEMORY[1]) * (slope**2 - second)
-        size = RATE * (LAST + (1.0 - LAST) * 0.5 * (1.0 + np.cos(np.pi * step / n_steps)))
+        rate = RATE * (LAST + (1.0 - LAST) * 0.5 * (1.0 + np.cos(np.pi * step / n_steps)))
         unbiased = np.sqrt(1.0 - MEMORY[1] ** step) / (1.0 - MEMORY[0] ** step)
-        parameters.flat -= np.float32(size * unbiased) * first / (np.sqrt(second) + np.float32(1e-8))
+        parameters.flat -= np.float32(rate * unbiased) * first / (np.sqrt(second) + np.float32(1e-8))
     weights, intercepts, scales, linear = (part.astype(float) for part in parameters.parts)
-    return in_own_units(data, (center, spread), (weights, intercepts, scales), linear)
+    return _Layer((center, spread), (weights, intercepts, scales), linear)
 
 
 @dataclass
@@ -60,26 +86,30 @@ class _WideParameters:
 
     flat: FloatArray
     parts: list[FloatArray]
+    waves: bool
 
     @classmethod
-    def start(cls, n_hidden: int, n_columns: int, rng: np.random.Generator) -> _WideParameters:
+    def start(cls, n_hidden: int, n_columns: int, rng: np.random.Generator, *, waves: bool) -> _WideParameters:
         shapes = ((n_hidden, n_columns), (n_hidden,), (n_hidden,), (n_columns + 1,))
         sizes = [int(np.prod(shape)) for shape in shapes]
         flat = np.zeros(sum(sizes), dtype=np.float32)
         parts = [part.reshape(shape) for part, shape in zip(np.split(flat, np.cumsum(sizes)[:-1]), shapes, strict=True)]
-        parts[0][:] = rng.normal(size=parts[0].shape) * np.sqrt(2.0 / n_columns)
+        parts[0][:] = rng.normal(size=parts[0].shape) * np.sqrt(2.0 / n_columns) * (WAVE_START if waves else 1.0)
+        parts[1][:] = rng.uniform(0.0, 2.0 * np.pi, n_hidden) if waves else 0.0
         parts[2][:] = rng.normal(size=n_hidden) * np.sqrt(1.0 / n_hidden)
-        return cls(flat, parts)
+        return cls(flat, parts, waves)
 
     def slope(self, rows: FloatArray, target: FloatArray) -> FloatArray:
         """Gradient of half the mean squared error on some rows, with the penalty's."""
         weights, intercepts, scales, linear = self.parts
-        hidden = 1.0 / (1.0 + np.exp(-(rows @ weights.T + intercepts)))
+        scores = rows @ weights.T + intercepts
+        hidden = np.cos(scores) if self.waves else expit(scores)
+        turn = -np.sin(scores) if self.waves else hidden * (1.0 - hidden)
         residual = hidden @ scales + rows @ linear[:-1] + linear[-1] - target
         residual /= len(rows)
-        back = residual[:, None] * scales * hidden * (1.0 - hidden)
+        back = residual[:, None] * scales * turn
         by_part = (
             (back.T @ rows).ravel(), back.sum(axis=0), residual @ hidden, residual @ rows, residual.sum(keepdims=True)
         )  # fmt: skip
-        slope: FloatArray = np.concatenate(by_part) + DECAY * self.flat
+        slope: FloatArray = np.concatenate(by_part) + (WAVE_DECAY if self.waves else DECAY) * self.flat
         return slope
