@@ -26,7 +26,7 @@ def is_real(value: Any) -> bool:
 
 
 def show(value: Any) -> str:
-    """What came in, in a few words; Python itself refuses to print integers of many digits."""
+    """A short description of a value for messages; Python itself refuses to print integers of many digits."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001, a class of the user's own

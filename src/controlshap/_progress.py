@@ -74,7 +74,7 @@ class Reporter:
             self._report(self.now())
 
     def now(self) -> Progress:
-        """How far the run is."""
+        """The progress of the run."""
         seconds = time.perf_counter() - self._began
         done = self._before + self._rows
         left = (self._n_rows - done) * seconds / self._rows if self._rows else math.inf

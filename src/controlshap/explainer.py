@@ -152,7 +152,7 @@ class Explainer:
 
     @property
     def players(self) -> Players:
-        """What gets a value: columns or groups of columns."""
+        """The players, which get values: columns or groups of columns."""
         return self._assembly.players
 
     @property
@@ -294,7 +294,7 @@ class Explainer:
         )  # fmt: skip
 
     def plan(self, X: Any = None, **limits: Unpack[LimitOptions]) -> Plan:
-        """What a call would do and cost, and why, without doing it; the model sees the background only.
+        """Plan a call: what it would do and cost, and why. The model is called on the background only.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What a call asks for and how far a row goes, declared once."""
+"""The limits of a call: budget, tolerances, stop rules, level and time, declared once."""
 
 from __future__ import annotations
 

@@ -297,11 +297,11 @@ class Assembly:
 
     def _measure_noise(self, base: BaseSample) -> FloatArray | None:
         """Ask one row again; where the answer differs beyond rounding, ask some more and say so."""
-        said = base.values[:, :, 0]
+        answers = base.values[:, :, 0]
         self.n_repeated = 1
-        if self._differences(base, 1).max(initial=0.0) <= SAME_ANSWER * np.abs(said).max(initial=0.0):
+        if self._differences(base, 1).max(initial=0.0) <= SAME_ANSWER * np.abs(answers).max(initial=0.0):
             return None
-        n = min(REPEATED, len(said))
+        n = min(REPEATED, len(answers))
         again = self._differences(base, n)
         if n < 2:
             again = np.concatenate([self._differences(base, 1) for _ in range(REPEATED)])
@@ -317,7 +317,7 @@ class Assembly:
         return noise
 
     def _differences(self, base: BaseSample, n: int) -> FloatArray:
-        """What the model says of the first rows now, less what it said, shape (n, outputs), without a sign."""
+        """Absolute differences `(n, outputs)` between the model's answers for the first rows, now and before."""
         return np.abs(self.evaluate(base.rows[:n], "background") - base.values[:n, :, 0])
 
     def _with_margin(self, problem: Problem) -> Problem:

@@ -20,7 +20,7 @@ BASES = (cs.Estimator, cs.ValueFunction, cs.Imputer, cs.Control, cs.Variance, Kn
 #: A function is a verb or a noun: no name is a participle alone.
 PARTICIPLE = re.compile(r"_*([a-z]+ed|made|told|said|known|shown|given|taken|found|kept|left|drawn|put|spent)")
 #: First words that leave out what is described.
-NOUNLESS = re.compile(r"(Of|Those|Itself|Whoever)\b")
+NOUNLESS = re.compile(r"(What|Of|Those|Itself|Whoever)\b")
 
 
 def nodes(trees, *kinds):

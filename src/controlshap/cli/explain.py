@@ -222,10 +222,10 @@ def explain(
     report = None if options.no_report else report_result(result.path, result.path / "report.html", partial=True)
     outcome = ExplainedFiles(model, prepared, result, summarise_result(result.path), report, options.rng)
     # without the way to the folder, which may be moved, and names people and machines
-    told = outcome.to_json()
-    told["model"]["reference"] = Path(model).name if Path(model).exists() else model
+    summary = outcome.to_json()
+    summary["model"]["reference"] = Path(model).name if Path(model).exists() else model
     names = {"result": ".", "report": None if report is None else report.name}
-    write_json(result.path / "summary.json", told | names)
+    write_json(result.path / "summary.json", summary | names)
     return outcome
 
 

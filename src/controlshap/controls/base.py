@@ -1,4 +1,4 @@
-"""What a control is: a function whose Shapley values are known, made for a row or fitted to what was sampled."""
+"""The base class of controls: functions with known Shapley values, prepared for a row or fitted to its evaluations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from controlshap.values.base import Imputer
 
 @dataclass(frozen=True)
 class Context:
-    """What a control may use when it is prepared for a row.
+    """The data that a control may use when it is prepared for a row.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class PreparedControl:
 
 
 class Control(ABC):  # noqa: B024 (which of the methods are implemented is for the attributes to say)
-    """What `control=` takes. A subclass implements `prepare`, or sets `is_fitted` and implements `fit`.
+    """A control variate, for `control=`. A subclass implements `prepare`, or sets `is_fitted` and implements `fit`.
 
     A prepared control is made before sampling, under the value function of the context. A fitted one is fitted to the
     evaluations of the explanation itself: each fold of units is controlled by a function fitted to the other folds,

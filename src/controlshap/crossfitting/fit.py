@@ -136,8 +136,8 @@ def training_rows(sampler: UnitSampler, folds: Folds, most: int) -> list[FoldedR
         rows.append(of_units.reshape(-1, len(game.x)))
         outputs.append(values[units].reshape(-1, values.shape[3]))
         labels.append(np.repeat(folds.of(ids[units]), per_unit))
-    every, said, fold = np.concatenate(rows), np.concatenate(outputs), np.concatenate(labels)
-    return [FoldedRows(every, said[:, output], fold, output) for output in range(said.shape[1])]
+    every, answers, fold = np.concatenate(rows), np.concatenate(outputs), np.concatenate(labels)
+    return [FoldedRows(every, answers[:, output], fold, output) for output in range(answers.shape[1])]
 
 
 def sample_evaluations(sampler: UnitSampler, most: int, rng: np.random.Generator) -> EvaluatedRows:
@@ -203,10 +203,10 @@ def _unit_controls(sampler: UnitSampler, folds: Folds, known: KnownControls) -> 
             chosen = np.flatnonzero(fold == k)
             rows = None if units.rows is None else units.rows[chosen]
             of_folds = [k] if k >= 0 else range(folds.n_folds)  # of no fold: every function was fitted to them
-            found = [
+            controls_of_folds = [
                 known.controls(int(each), units.design[chosen], units.draws.rows[chosen], rows) for each in of_folds
             ]
-            parts.append((chosen, np.mean(found, axis=0)))
+            parts.append((chosen, np.mean(controls_of_folds, axis=0)))
         controls = np.empty((len(fold), *parts[0][1].shape[1:]))
         for chosen, part in parts:
             controls[chosen] = part

@@ -80,7 +80,7 @@ class GaussianControls(SimulatedControls):
         return tuple(ConditionedGame(game) for game in self.fitted.games)
 
     def controls(self, fold: int, design: Any, draws: FloatArray, rows: IntArray | None) -> FloatArray:
-        """What units miss of the mean over draws, and how that differs from the simulated value."""
+        """Errors of units against the mean over draws, and the difference of that mean from the simulated value."""
         game, known = self._games[fold], self.known_values(fold)
         if not game.integrated.any():
             return super().controls(fold, design, draws, rows)

@@ -90,7 +90,7 @@ class MarginalControls(KnownControls):
         return cls(fitted, values, [mean + shift for mean in means], places, errors)
 
     def controls(self, fold: int, design: Any, draws: FloatArray, rows: IntArray | None) -> FloatArray:
-        """What units miss of their draws' values, and how these differ from the mean."""
+        """Errors of units against their draws' values, and the differences of these from the mean."""
         assert rows is not None
         game = self.fitted.games[fold]
         terms = self.fitted.unit_terms(game, design, draws, np.zeros_like(game.at_x))
@@ -126,7 +126,7 @@ def _values(fitted: FittedFunctions, rows: Sequence[FloatArray]) -> list[FloatAr
 
 
 def _shift(values: list[FloatArray], visited: IntArray, drawn: IntArray, fold: IntArray | None) -> FloatArray:
-    """What to add to the folds' means over rows (the visited ones among them) for being held against unseen rows.
+    """Correction of the folds' means over rows (the visited ones among them), which are compared with unseen rows.
 
     A function knows the rows it was fitted to better than others. Given it, the fold's own rows and those that nobody
     visited are a random part of the rest: they stand for visited and unvisited rows in the shares of these. What that
@@ -159,5 +159,5 @@ def _errors(values: list[FloatArray], of_others: list[FloatArray], shares: Float
     for weight, known in zip(shares, of_others, strict=True):
         groups = known.reshape(GROUPS, -1, *known.shape[1:]).mean(axis=1)
         rows.append(weight * left * (groups - groups.mean(axis=0)))
-    found = np.concatenate(rows)
-    return np.where(np.isfinite(found), found, 0.0)
+    factors = np.concatenate(rows)
+    return np.where(np.isfinite(factors), factors, 0.0)

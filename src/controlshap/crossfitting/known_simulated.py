@@ -188,7 +188,7 @@ class SimulatedControls(KnownControls):
         return np.stack(by_output, axis=1)
 
     def controls(self, fold: int, design: Any, draws: FloatArray, rows: IntArray | None) -> FloatArray:  # noqa: ARG002
-        """What units miss of the simulated values; the second control of each function is 0."""
+        """Errors of units against the simulated values; the second control of each function is 0."""
         known = self.known_values(fold)
         terms = self.fitted.unit_terms(self.fitted.games[fold], design, draws, known[-1])
         missed = terms.unit_values() - terms.expected_units(known)

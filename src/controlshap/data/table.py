@@ -180,9 +180,9 @@ def read_rows(X: Any, column_names: tuple[str, ...], *, named: bool) -> Table:
             f"`X` lacks {missing[:8]}" if missing else "",
             f"`background` does not have {extra[:8]}, which `X` has" if extra else "",
         ]
-        told = "; ".join(part for part in parts if part)
+        differences = "; ".join(part for part in parts if part)
         raise InvalidArgumentError(
-            f"`X` and `background` must have the same columns: {told}. Pass X[background.columns]."
+            f"`X` and `background` must have the same columns: {differences}. Pass X[background.columns]."
         )
     if table.n_columns != len(column_names):
         raise InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""What a dask worker loads. Imported only where dask.distributed is installed: its plugins are subclasses."""
+"""The plugin of dask workers. Imported only where dask.distributed is installed: its plugins are subclasses."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def write_files(folder: Path, assembly: Assembly, predictions: FloatArray) -> di
 
 
 def read_files(folder: Path, manifest: dict[str, Any]) -> tuple[dict[str, Any], FloatArray]:
-    """What was computed once for all rows, and predictions on the background; refused unless they are as written."""
+    """Results computed once for all rows, and predictions on the background; refused unless they are as written."""
     header, arrays = read_folder(folder / "explainer", "explainer")
     path = folder / "predictions.npy"
     for name, is_there, digest in (

@@ -1,4 +1,4 @@
-"""What a worker does: explain the rows of one part and write them. The file is the result; what returns is small."""
+"""The task of a worker: explain the rows of one part and write them. The file is the result; what returns is small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run over a data set returns, and the explanation read from its folder."""
+"""The result of a run over a data set, and the explanation read from its folder."""
 
 from __future__ import annotations
 

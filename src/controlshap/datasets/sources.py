@@ -86,7 +86,7 @@ class RowSource(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What the rows are, for a manifest: names, sizes and hashes of contents."""
+        """Identity of the rows for a manifest: names, sizes and hashes of contents."""
 
     @abstractmethod
     def changed_files(self) -> list[str]:

@@ -93,7 +93,7 @@ class StoredExplanation(Explanation):
     """
 
     def __new__(cls, parts: StoredParts | None = None, **attributes: Any) -> Explanation:  # type: ignore[misc]
-        """What `dataclasses.replace` makes of it is an ordinary explanation, with everything in memory."""
+        """The class of copies by `dataclasses.replace`: an ordinary explanation, with everything in memory."""
         return object.__new__(cls) if parts is not None else Explanation(**attributes)
 
     def __init__(self, parts: StoredParts) -> None:

@@ -51,7 +51,7 @@ TREE_SECONDS = (0.03, 1.5e-5)
 
 @dataclass(frozen=True)
 class RowFacts:
-    """What is known of a row before anything is sampled.
+    """Facts about a row that are known before anything is sampled.
 
     Attributes
     ----------
@@ -67,13 +67,13 @@ class RowFacts:
     @classmethod
     def of(cls, problem: Problem, x: FloatArray | None = None, at_x: FloatArray | None = None) -> RowFacts:
         """The facts of a row, as far as it is known."""
-        said = problem.base.values[:, :, 0]
-        if at_x is not None and said.size:
-            said = np.concatenate([said, at_x[None]])
+        outputs = problem.base.values[:, :, 0]
+        if at_x is not None and outputs.size:
+            outputs = np.concatenate([outputs, at_x[None]])
         n_differing = float(problem.players.n_players)
         if x is not None and not problem.correlated and problem.base.finite:
             n_differing = float(differs_from_x(x, problem.base.rows, problem.players).sum(axis=1).mean())
-        return cls(n_differing, bool(said.size) and bool((said == np.rint(said)).all()))
+        return cls(n_differing, bool(outputs.size) and bool((outputs == np.rint(outputs)).all()))
 
 
 def raise_default(problem: Problem, stopping: Stopping) -> Stopping:
@@ -276,7 +276,7 @@ def _choose_slow_learners(problem: Problem, budget: int) -> tuple[Control, ...]:
 def choose_keeping(
     problem: Problem, estimator: Estimator, variance: Variance, controls: tuple[Control, ...]
 ) -> Literal["units", "batches", "coalition means"]:
-    """What is kept of many units: each, batches of them, or the means of coalitions over the background."""
+    """How many units are stored: one by one, in batches, or as means of coalitions over the background."""
     fitted = [control for control in controls if control.is_fitted]
     processes = [control for control in fitted if control.models_coalitions]
     if not variance.takes_batches:

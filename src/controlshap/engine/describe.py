@@ -32,7 +32,7 @@ def describe_plan(plan: Plan) -> Iterable[str]:
 
 
 def _in_all(plan: Plan, each: int) -> str:
-    """What all rows cost together, where they were given."""
+    """The total cost of all rows, where they were given."""
     return f"; {each * plan.n_rows:,} for {plan.n_rows:,} rows" if plan.n_rows > 1 else ""
 
 

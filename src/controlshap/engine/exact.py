@@ -57,18 +57,18 @@ def games_of_form(problem: Problem, form: KnownFunction) -> RowGames | None:
     """The games of a form that explains many rows at once, made ready once for an explainer; None for others."""
     if problem.correlated:
         return None
-    made_for, found = problem.cache.get(_GAMES, (None, None))
+    made_for, prepared = problem.cache.get(_GAMES, (None, None))
     if made_for is not form:
-        found = form.games(problem.base.rows, problem.players, _some_rows(problem))
-        problem.cache[_GAMES] = (form, found)
-    games: RowGames | None = found
+        prepared = form.games(problem.base.rows, problem.players, _some_rows(problem))
+        problem.cache[_GAMES] = (form, prepared)
+    games: RowGames | None = prepared
     return games
 
 
 def explain_together(
     problem: Problem, form: KnownFunction, games: RowGames, rows: FloatArray, predictions: FloatArray
 ) -> list[RowResult | None]:
-    """The same for many rows `(n, columns)` with the model's predictions `(n, outputs)` there."""
+    """Exact values of many rows `(n, columns)`, of which the model's predictions `(n, outputs)` are known."""
     values, variances = games.explain(rows)
     agreed = _agrees(problem, form, rows, predictions)
     return [

@@ -63,7 +63,7 @@ class Generation:
 
 @dataclass
 class Learner:
-    """What is learned from the rows so far.
+    """A surrogate and the rows that it is learned from.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Learner:
 
 
 def candidate_learners(n_rows: int, *, correlated: bool) -> tuple[Control, ...]:
-    """What may be fitted for a generation of so many rows, the safest first.
+    """Candidates that may be fitted for a generation of so many rows, the safest first.
 
     With correlated features known values are simulated for each row: of trees that takes too long.
     """

@@ -32,7 +32,7 @@ NEARLY_EXACT_FACTOR = 2
 
 @dataclass(frozen=True)
 class Plan:
-    """What is done for the rows of a call, and what it costs.
+    """The decisions for the rows of a call, and their cost.
 
     Attributes
     ----------

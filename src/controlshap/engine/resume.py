@@ -51,8 +51,8 @@ def continue_from(
             "`explanation` does not hold its evaluations, so that a refinement would have to pay for them again: it "
             "was made with keep=False, or they took more than 64 MB. Explain with keep=True."
         )
-    told = explanation.settings
-    if told.get("surrogate") == "online":
+    earlier = explanation.settings
+    if earlier.get("surrogate") == "online":
         raise InvalidArgumentError(
             "`explanation` was made with surrogate='online', whose functions it does not hold. Explain its rows again "
             "with a larger budget, or use `explainer.fit_surrogate`, which `refine` goes on with."
@@ -62,22 +62,22 @@ def continue_from(
             "`interactions=2`: the explanation was made without. Rows that are exact are not gone through again, so "
             "explain with interactions=2 from the first; refinements then keep them."
         )
-    early = any(told[name] is not None for name in ("tolerance", "absolute_tolerance", "time_limit"))
-    early = early or bool(told["stop"])
-    found = []
+    early = any(earlier[name] is not None for name in ("tolerance", "absolute_tolerance", "time_limit"))
+    early = early or bool(earlier["stop"])
+    continuations = []
     for row, (outputs, stages) in enumerate(zip(explanation.evaluations, explanation.stages, strict=True)):
         if explanation.status[row] == "exact":
             continue
         limits = replace(
             stopping,
             budget=int(explanation.n_evaluations[row]) + stopping.budget,
-            planned=int(told["budget"]),
-            alpha_fraction=0.5 ** (told["refinements"] + 1),
+            planned=int(earlier["budget"]),
+            alpha_fraction=0.5 ** (earlier["refinements"] + 1),
             was_early=early,
             interactions=has_interactions(explanation),
         )
-        found.append((row, limits, Recording(outputs, stages, records=True)))
-    return found
+        continuations.append((row, limits, Recording(outputs, stages, records=True)))
+    return continuations
 
 
 def has_interactions(explanation: Explanation) -> bool:
@@ -87,11 +87,13 @@ def has_interactions(explanation: Explanation) -> bool:
 
 def check_same(explanation: Explanation, problem: Problem, settings: dict[str, Any]) -> None:
     """Refuse an explanation that an explainer with other settings or another background made."""
-    told = explanation.settings
-    other = [name for name, value in settings.items() if name != "seconds_per_evaluation" and told.get(name) != value]
+    earlier = explanation.settings
+    other = [
+        name for name, value in settings.items() if name != "seconds_per_evaluation" and earlier.get(name) != value
+    ]
     if other:
         raise InvalidArgumentError(
-            f"`explanation` was made with {other[0]}={told.get(other[0])!r}, but this explainer has "
+            f"`explanation` was made with {other[0]}={earlier.get(other[0])!r}, but this explainer has "
             f"{settings[other[0]]!r}. Refine it with the explainer that made it."
         )
     if problem.base.finite:

@@ -237,7 +237,7 @@ class Run:
             self.status = "time reached"
 
     def finish(self) -> RowResult:
-        """What the run found, with warnings about what it did not reach."""
+        """The result of the run; warns about goals that it did not reach."""
         status, plan = self.status or "", self.plan
         if self.stopping.looks and status in ("budget reached", "time reached"):
             self._warn_unfinished(status)

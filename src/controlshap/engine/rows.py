@@ -89,15 +89,15 @@ def explain_rows(
         results = chain.from_iterable(_first_here(partial(_explain_together, problem, plan.form, task), parts, n_jobs))
     else:
         results = _first_here(task, items, n_jobs)
-    found = limit_kept(_report_progress(results, Reporter(progress, len(rows), 0, DELAY)), keep)
+    results_of_rows = limit_kept(_report_progress(results, Reporter(progress, len(rows), 0, DELAY)), keep)
     settings = settings | {
         "n_background_evaluations": assembly.n_background_evaluations,
         "n_surrogate_evaluations": assembly.n_surrogate_evaluations,
     }
     explanation = collect_rows(
-        assembly, problem, RowArrays.stack(found), assembly.encoding.data(rows), entropy, settings
+        assembly, problem, RowArrays.stack(results_of_rows), assembly.encoding.data(rows), entropy, settings
     )
-    return replace(explanation, history=tuple(histories(found)) if stopping.staged else None)
+    return replace(explanation, history=tuple(histories(results_of_rows)) if stopping.staged else None)
 
 
 def describe_call(assembly: Assembly, limits: Limits, stopping: Stopping) -> dict[str, Any]:
@@ -217,8 +217,8 @@ def _explain_together(
     assert games is not None
     where = f"rows {items[0][0]} to {items[-1][0]} themselves"
     predictions = problem.model(problem.imputer.to_inputs(rows), n_outputs=problem.base.n_outputs, where=where)
-    found = explain_together(problem, form, games, rows, predictions)
-    return [alone(item) if result is None else result for item, result in zip(items, found, strict=True)]
+    results_of_rows = explain_together(problem, form, games, rows, predictions)
+    return [alone(item) if result is None else result for item, result in zip(items, results_of_rows, strict=True)]
 
 
 def _explain_item(

@@ -1,4 +1,4 @@
-"""What an estimator is: a design, the terms of its units, and what a unit costs."""
+"""The base class of estimators: a design, the terms of its units, and the cost of a unit."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Kernel(Estimator):
         return coalitions, of_sizes[coalitions.sum(axis=2) - 1] / coalitions.shape[1]
 
     def _coalitions(self, design: BoolArray) -> BoolArray:
-        """What a unit evaluates, `(u, 1 or 2, players)`."""
+        """Coalitions that each unit evaluates, `(u, 1 or 2, players)`."""
         return np.stack([design, ~design], axis=1) if self.paired else design[:, None]
 
 

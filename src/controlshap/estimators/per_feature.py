@@ -106,7 +106,7 @@ class PerFeature(Estimator):
         return values
 
     def _of_players(self, array: FloatArray, n_players: int, direction: int) -> FloatArray:
-        """What each player uses of the unit's draws `(u, draws, ...)`: `(u, players, n_draws, ...)`."""
+        """Draws of each player `(u, players, n_draws, ...)`, from those of the unit `(u, draws, ...)`."""
         if not self.own_draws:
             return np.broadcast_to(array[:, None], (len(array), n_players, *array.shape[1:]))
         return array.reshape(len(array), n_players, -1, self.n_draws, *array.shape[2:])[:, :, direction]

@@ -56,7 +56,7 @@ class KnownFunction(ABC):
 
     @property
     def steps_a_draw(self) -> int:
-        """What `mean_values` costs for each draw, in steps of some nanoseconds; 0 where it is next to nothing."""
+        """Cost of `mean_values` for each draw, in steps of some nanoseconds; 0 where it is next to nothing."""
         return 0
 
     def mean_interactions(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:  # noqa: ARG002

@@ -53,7 +53,7 @@ class Transformed(KnownFunction):
         return self.inner.draw_values(self.transform(x[None])[0], self.transform(draws), players)
 
     def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
-        """The same for the mean of the games."""
+        """Values of the mean of the games."""
         return self.inner.mean_values(self.transform(x[None])[0], self.transform(draws), players)
 
     def mean_interactions(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
@@ -170,7 +170,7 @@ class Combination(KnownFunction):
         return self._add([part.draw_values(x, draws, players) for part in self.parts])
 
     def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
-        """The same for the mean of the games."""
+        """Values of the mean of the games."""
         return self._add([part.mean_values(x, draws, players) for part in self.parts])
 
     def mean_interactions(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:

@@ -391,7 +391,7 @@ def find_factors(boxes: TreeFunction, players: Players) -> tuple[IntArray, IntAr
 
 
 def factor_weights(most: int) -> tuple[FloatArray, FloatArray]:
-    """What a leaf is worth to each of `a` factors of x only and, taken off, to each of `b` of the draw only."""
+    """Weights of a leaf: for each of `a` factors of x only and, taken off, for each of `b` of the draw only."""
     a, b = np.arange(most + 1)[:, None], np.arange(most + 1)[None]
     with np.errstate(divide="ignore"):
         ways = special.binom(a + b, a)

@@ -132,8 +132,10 @@ def _terms(units: EvaluatedUnits, controls: PairControls | None, some: Units) ->
         for k in np.unique(fold):
             inside = np.flatnonzero(fold == k)
             of_folds = [k] if k >= 0 else range(controls.folds.n_folds)
-            found = [controls.values(sampler, int(j), some.design[inside], some.draws.rows[inside]) for j in of_folds]
-            of_controls[inside] = np.mean(found, axis=0)
+            values_of_folds = [
+                controls.values(sampler, int(j), some.design[inside], some.draws.rows[inside]) for j in of_folds
+            ]
+            of_controls[inside] = np.mean(values_of_folds, axis=0)
         values = np.concatenate([values, of_controls], axis=3)
     n_outputs, n_functions = values.shape[2:]
     by_output = [

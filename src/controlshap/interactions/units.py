@@ -62,7 +62,7 @@ class EvaluatedUnits:
 
     @cached_property
     def _importance(self) -> FloatArray:
-        """What weights of coalitions are multiplied by, unit by unit."""
+        """Factors of the coalitions' weights, unit by unit."""
         sizes = self.sampler.size_strata()
         return np.ones(len(self.ids)) if sizes is None else sizes.importance
 

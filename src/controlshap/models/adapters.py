@@ -52,7 +52,7 @@ def as_model(model: Any, output: str = "auto") -> Model:
 
 
 def name_of(model: Any) -> str:
-    """What people call a model: its class (of a pipeline, that of the last step), or the name of the function."""
+    """A name for a model: its class (of a pipeline, that of the last step), or the name of the function."""
     steps = getattr(model, "steps", None)
     if isinstance(steps, list) and steps:
         return f"{type(model).__name__} ending in {type(steps[-1][1]).__name__}"

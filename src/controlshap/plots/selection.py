@@ -84,7 +84,7 @@ class Selection:
 
     @property
     def output_label(self) -> str:
-        """What the output is, in words; not escaped."""
+        """The output in words; not escaped."""
         return shorten(clean(self.whole.output_labels[self.output or 0]), SENTENCE_WIDTH)
 
     @property

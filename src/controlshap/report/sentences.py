@@ -32,7 +32,7 @@ N_NAMED = 3
 
 
 def about_question(explanation: Explanation) -> str:
-    """What is explained, of which model, and what it means that a feature is absent."""
+    """The question: which output of which model is explained, and what it means that a feature is absent."""
     settings = explanation.settings
     of_model = f" of the model {shorten_in_sentence(settings['model'])}" if settings.get("model") else ""
     text = f"This report explains the {_outputs(explanation)}{of_model}."
@@ -98,7 +98,7 @@ def subtitle(explanation: Explanation) -> str:
 
 
 def about_trust(explanation: Explanation) -> list[str]:
-    """What the errors of this result rest on, and what they do not cover."""
+    """The grounds of the errors of this result, and what they do not cover."""
     errors = explanation.standard_errors
     if not errors.any():
         return []
@@ -124,7 +124,7 @@ def about_trust(explanation: Explanation) -> list[str]:
 
 
 def about_check(explanation: Explanation) -> str:
-    """What the self-check of the errors says, where the result has one."""
+    """The outcome of the self-check of the errors, where the result has one."""
     check = getattr(explanation, "check", None)
     if check is None or not explanation.standard_errors.any():
         return ""
@@ -274,7 +274,7 @@ def _about_median_gain(gains: FloatArray) -> str:
 
 
 def warnings_of(explanation: Explanation) -> list[str]:
-    """What a reader should know before relying on the numbers."""
+    """Cautions for a reader who relies on the numbers."""
     warnings, settings = [], explanation.settings
     asked = any(settings.get(name) for name in ("tolerance", "absolute_tolerance", "stop"))
     for status, way_out in (("budget reached", "budget"), ("time reached", "time_limit")):

@@ -221,7 +221,7 @@ class Explanation:
 
     @property
     def output_labels(self) -> tuple[str, ...]:
-        """What each output is, in words, such as "probability of class 'malignant'"."""
+        """Each output in words, such as "probability of class 'malignant'"."""
         return tuple(describe_outputs(self))
 
     @property

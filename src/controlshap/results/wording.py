@@ -341,7 +341,7 @@ def scale_to_unit(entries: AnyArray) -> FloatArray:
 
 
 def describe_outputs(explanation: Explanation) -> list[str]:
-    """What each output is, in words: `probability of class 'malignant'`, `prediction`, `output 2`."""
+    """Each output in words: `probability of class 'malignant'`, `prediction`, `output 2`."""
     n_outputs = explanation.values.shape[2] if explanation.values.ndim == 3 else 1
     quantity, names = explanation.settings.get("quantity", ""), explanation.output_names
     if names is None or len(names) != n_outputs:
@@ -353,7 +353,7 @@ def describe_outputs(explanation: Explanation) -> list[str]:
 
 
 def describe_zero_errors(explanation: Explanation) -> str:
-    """What errors of 0 mean: they prove little until every background row was used."""
+    """The meaning of errors of 0: they prove little until every background row was used."""
     if bool((explanation.status == "exact").all()):
         return "exact"
     return "no sampling error" if bool(explanation.complete.all()) else "no error seen yet"

@@ -19,7 +19,7 @@ MOST_BASE_DRAWS = 4096
 def base_sample(
     problem: Problem, game: Game, estimator: Estimator, n_draws: int, budget: int, rng: np.random.Generator
 ) -> BaseSample:
-    """Where v(0) comes from: the background, draws of the row's own, or (each unit draws it) nowhere."""
+    """Draws behind v(0): the background or draws for this row; a stand-in where each unit draws its own."""
     base = problem.base
     if base.finite:
         if not game.surrogates:

@@ -1,4 +1,4 @@
-"""What is kept of the units of one row: the terms of each, or, where they are many, of batches of them.
+"""Storage of the units of one row: the terms of each or, where they are many, of batches.
 
 Both hold the stream that the units come from, and make units again from it.
 """
@@ -91,7 +91,7 @@ class KeptUnits:
             yield self.stream.make(ids[part], None if rows is None else rows[part])
 
     def collect(self, at_once: int, make: Callable[[Units], FloatArray]) -> FloatArray:
-        """What `make` returns for all units, `(units, ...)`."""
+        """Call `make` with all units again; its results, `(units, ...)`."""
         return np.concatenate([make(units) for units in self.replay(at_once)])
 
 

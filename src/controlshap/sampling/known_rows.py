@@ -95,7 +95,7 @@ class KnownRows:
 
 
 def _player_keys(players: Players, rows: FloatArray) -> Keys:
-    """What each player adds to the key of rows `(..., columns)`, shape (..., players)."""
+    """Contribution of each player to the keys of rows `(..., columns)`, shape (..., players)."""
     bits = np.ascontiguousarray(rows, dtype=np.float64).view(np.uint64)
     by_column = _scramble(bits ^ _scramble(np.arange(1, rows.shape[-1] + 1, dtype=np.uint64)))
     if not players.is_grouped:

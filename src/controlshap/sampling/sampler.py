@@ -193,5 +193,5 @@ class UnitSampler:
         return rows
 
     def collect(self, at_once: int, make: Callable[[Units], FloatArray]) -> FloatArray:
-        """What `make` returns for all units again, or for batches of them (see `BatchedUnits.collect`)."""
+        """Call `make` with all units again; its results, or means of batches of them (see `BatchedUnits.collect`)."""
         return self.kept.collect(min(at_once, self.units_at_once) if self.is_batched else at_once, make)

@@ -88,7 +88,7 @@ class UnitStream:
         return self.visiting in ("in cycles", "once")
 
     def restart(self) -> UnitStream:
-        """The same units from the first."""
+        """A stream of the same units, from the first."""
         return replace(self)
 
     def visit(self, n_units: int) -> tuple[UnitIds, IntArray | None]:
@@ -205,6 +205,6 @@ class UnitStream:
 
 
 def chunk_stop(start: int, n_units: int, at_once: int) -> int:
-    """Where the next batch of at most `at_once` units ends: at the end of a chunk where whole ones fit."""
+    """End of the next batch of at most `at_once` units: the end of a chunk where whole ones fit."""
     whole = (start // CHUNK + max(1, at_once // CHUNK)) * CHUNK
     return min(n_units, whole, start + at_once)

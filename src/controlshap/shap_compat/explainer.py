@@ -273,7 +273,7 @@ class KernelExplainer:
         return replace(explanation, settings=explanation.settings | own)
 
     def _describe_quantity(self) -> str:
-        """What is explained: the model's output, or the link of its mean."""
+        """The quantity that is explained: the model's output, or the link of its mean."""
         quantity, known = self._shap_model.model.quantity, {identity: "", logit: "log-odds of the mean "}
         return (known.get(self._link, "link of the mean ") + (quantity or "output")) if self._linked else quantity
 

@@ -22,7 +22,7 @@ RootOf = Callable[[Terms, TwoStageDesign, np.random.Generator], CovarianceRoot]
 
 @dataclass(frozen=True)
 class Sample:
-    """What the units of a row brought, or of many rows that share a design (leading axes).
+    """Terms and design of the units of a row, or of many rows that share a design (leading axes).
 
     Attributes
     ----------

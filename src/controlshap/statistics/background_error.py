@@ -1,4 +1,4 @@
-"""How much the values owe to which rows happen to be in the background.
+"""Variance of the values due to the choice of background rows.
 
 The Shapley value of player j is a mean over background rows of the value in each row's game, `phi_j(b)`. Where the
 rows are a sample of a larger population, that mean has the variance `var_b phi_j(b) / M`, however well it is computed:
@@ -57,7 +57,7 @@ def variances_of_draws(of_draws: FloatArray) -> FloatArray:
 
 
 def variances_of_exact(variances: FloatArray, of_background: FloatArray) -> FloatArray:
-    """The same as `background_variances` from variances `(players, outputs)` of exact values between draws."""
+    """As `background_variances`, from variances `(players, outputs)` of exact values between draws."""
     n_rows = len(of_background)
     of_base = of_background.var(axis=0, ddof=1)[None] if n_rows > 1 else np.zeros((1, of_background.shape[1]))
     return np.asarray(np.concatenate([variances, of_base]) / n_rows)

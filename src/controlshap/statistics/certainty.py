@@ -1,4 +1,4 @@
-"""What is certain about signs and order, given values with a covariance. Arrays only.
+"""Certainty of signs and order, from values and their covariance. Arrays only.
 
 Every question gets a ratio: how many times smaller the errors would have to be for a yes; 1 or less is a yes.
 
@@ -54,12 +54,12 @@ def _ratio(gap: FloatArray, error: FloatArray, critical: FloatArray, floor: floa
     """
     silent = error <= floor
     positive = gap > 0
-    found = np.where(positive, critical * error / np.where(positive, gap, 1.0), np.inf)
-    return np.where(silent, 0.0, found)
+    ratios = np.where(positive, critical * error / np.where(positive, gap, 1.0), np.inf)
+    return np.where(silent, 0.0, ratios)
 
 
 def rounding_floor(values: FloatArray) -> float:
-    """What is no difference between values `(p,)`."""
+    """Differences between values `(p,)` below which they are rounding."""
     return ROUNDING * float(np.abs(values).max(initial=0.0))
 
 
@@ -78,9 +78,9 @@ def contrast_errors(covariance: FloatArray, sign: float) -> FloatArray:
     """Standard errors `(p, p)` of `phi_i + sign phi_j`, without rounding below 0."""
     variances = np.diag(covariance)
     both = variances[:, None] + variances[None, :]
-    found = both + 2.0 * sign * covariance
+    of_sums = both + 2.0 * sign * covariance
     # a covariance is known to rounding of the variances, not of the difference
-    return np.sqrt(np.where(found > 1e-14 * both, found, 0.0))
+    return np.sqrt(np.where(of_sums > 1e-14 * both, of_sums, 0.0))
 
 
 def order_ratios(values: FloatArray, covariance: FloatArray, dof: FloatArray, alpha: float) -> FloatArray:

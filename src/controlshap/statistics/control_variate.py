@@ -40,7 +40,7 @@ EVEN_DOF = 10.0
 
 @dataclass(frozen=True)
 class KnownValues:
-    """What is known about surrogates: values and, where simulated, the root of their covariance.
+    """Known values of surrogates and, where they were simulated, the root of their covariance.
 
     Attributes
     ----------
@@ -165,7 +165,7 @@ def adjust(estimates: Array, root: CovarianceRoot, known: KnownValues, size: Arr
 
 @dataclass(frozen=True)
 class EfficiencyShares:
-    """How a gap between the sum of the components and what it must be is spread.
+    """Shares by which the gap in the sum of the components is spread over them.
 
     Attributes
     ----------

@@ -254,7 +254,7 @@ def _enforce_efficiency(blocks: Blocks, folded: _Folded, total: Array) -> _Folde
 
 
 def participation(factors: Array) -> Array:
-    """How many factors make up the variance, `(..., components, outputs)`: the fewest of the model and of any control.
+    """Effective number of factors, `(..., components, outputs)`: the fewest of the model and of any control.
 
     `(sum r^2)^2 / sum r^4` is n for n factors of one size, and n/3 for normal ones. Components to which rare rows
     matter vary in few units, and a correlation of these is none.

@@ -1,4 +1,4 @@
-"""What a model that adds noise to each answer does to values: errors that units do not show.
+"""Errors of values due to a model that adds noise to each answer, which units do not show.
 
 Noise of the coalitions that units evaluate is part of the units' spread. f(x) and f(background) are asked once and
 shared by all units: each player has 1/p of either, and the base value that of the background. Where all coalitions are

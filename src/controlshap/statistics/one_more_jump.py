@@ -1,4 +1,4 @@
-"""How well units tell of a player, and what one more unit unlike the others would change.
+"""Allowance for one more unit unlike the others, by how many units a player's value rests on.
 
 Each factor of a covariance is a jump that was seen: what one unit moves a value by. A player whose value rests on few
 jumps, as with labels, trees and rare events, has an error that is itself badly known, and may not have shown its

@@ -42,7 +42,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Rule:
-    """What has to be certain.
+    """A stop rule: signs, or places in the order, that have to be certain.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Rule:
     k: int | None = None
 
     def ratio(self, snapshot: Snapshot, alpha: float) -> float:
-        """How many times smaller the errors must be, at level `1 - alpha` for each output."""
+        """Factor by which the errors are too large, at level `1 - alpha` for each output."""
         n_outputs = snapshot.values.shape[1]
         return float(np.max([self._ratio(snapshot, output, alpha) for output in range(n_outputs)]))
 
@@ -73,7 +73,7 @@ class Rule:
 
 
 def widen_interval(dof: FloatArray) -> FloatArray:
-    """How much wider an interval of 95 % is with so many degrees of freedom than with a known error."""
+    """Width of an interval of 95 % with so many degrees of freedom, over that with a known error."""
     return np.asarray(quantile(dof, 0.025) / quantile(np.array(np.inf), 0.025))
 
 
@@ -83,21 +83,21 @@ def parse_rules(stop: Any, n_players: int) -> tuple[Rule, ...]:
         return ()
     rules = []
     several = list(stop) if isinstance(stop, (list, tuple)) and len(stop) else [stop]
-    for one in several:
-        found = re.fullmatch(r"(signs|top|ranking)(?:\s+(\d+))?", one.strip()) if isinstance(one, str) else None
-        if found is None or (found[1] == "top") > (found[2] is not None) or (found[1] == "signs" and found[2]):
+    for rule in several:
+        match = re.fullmatch(r"(signs|top|ranking)(?:\s+(\d+))?", rule.strip()) if isinstance(rule, str) else None
+        if match is None or (match[1] == "top") > (match[2] is not None) or (match[1] == "signs" and match[2]):
             raise InvalidArgumentError(
                 f"`stop` must be 'signs', 'top 5', 'ranking' or 'ranking 5' (or other numbers), or a list of them; "
-                f"got {one!r}."
+                f"got {rule!r}."
             )
-        k = int(found[2]) if found[2] else None
-        if n_players == 1 and found[2]:
-            raise InvalidArgumentError(f"`stop={one!r}` is about the order of players, and there is one player only.")
+        k = int(match[2]) if match[2] else None
+        if n_players == 1 and match[2]:
+            raise InvalidArgumentError(f"`stop={rule!r}` is about the order of players, and there is one player only.")
         if k is not None and not 1 <= k < n_players:
             raise InvalidArgumentError(
-                f"`stop={one!r}` needs a number from 1 to {n_players - 1}: there are {n_players} players."
+                f"`stop={rule!r}` needs a number from 1 to {n_players - 1}: there are {n_players} players."
             )
-        rules.append(Rule(found[1], k))
+        rules.append(Rule(match[1], k))
     return tuple(rules)
 
 
@@ -154,7 +154,7 @@ class Stopping:
 
     @property
     def goals(self) -> str:
-        """What to stop for, as it was asked for."""
+        """The goals of the run, as they were asked for."""
         asked = [f"tolerance={self.tolerance}"] if self.tolerance is not None else []
         asked += [f"absolute_tolerance={self.absolute}"] if self.absolute is not None else []
         asked += [f"stop={rule.kind + (f' {rule.k}' if rule.k else '')!r}" for rule in self.rules]
@@ -171,7 +171,7 @@ class Stopping:
         return self.budget if self.planned is None else self.planned
 
     def error_ratio(self, snapshot: Snapshot, alpha_fraction: float) -> float:
-        """How many times too large the errors are, at worst; 1 or less is good enough, and 1 where nothing was asked.
+        """Largest factor by which the errors are too large; 1 or less is good enough, and 1 where nothing was asked.
 
         `alpha_fraction` of alpha is what this look may be wrong with.
         """

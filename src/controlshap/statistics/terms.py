@@ -1,4 +1,4 @@
-"""What units contribute: every estimator is `solve(weighted mean of terms)`.
+"""Terms of units: every estimator is `solve(weighted mean of terms)`.
 
 Shapes: `n` units, `c` components (the players, then the base value), `o` outputs, `f` functions
 (the model first, then the surrogates). Model and surrogates go through the same code. The terms of a mean may have
@@ -62,13 +62,13 @@ class Terms(Protocol):
         """`(..., n, c, o, f)`, whose weighted mean is `solve(weights)`."""
 
     def residual_pseudo_values(self, weights: FloatArray) -> Array:
-        """The same with residuals corrected for leverage: for variances only."""
+        """Pseudo-values with residuals corrected for leverage: for variances only."""
 
     def base_slope(self, weights: FloatArray) -> FloatArray:
         """Derivative of every component `(c,)` with respect to a v(0) that the estimate takes as known."""
 
     def draw_solutions(self, weights: FloatArray, at_x: FloatArray, at_draws: FloatArray) -> FloatArray | None:
-        """What each draw alone would have given, `(draws, c, o)`, for the first function; None for a mean.
+        """Solution of each draw alone, `(draws, c, o)`, for the first function; None for a mean.
 
         `at_x` (outputs,) is v(all), `at_draws` (draws, outputs) is v(0) of each draw.
         """
@@ -90,16 +90,16 @@ class UnitTerms(Terms, Protocol):
         """These units and others after them."""
 
     def keep_draws(self, n_units: int) -> Self:
-        """What single draws gave, of the first units only."""
+        """Terms in which single draws are stored for the first units only."""
 
     def unit_values(self) -> FloatArray:
-        """What units contribute: terms `(n, c, o, f)` of a mean, or targets `(n, draws, o, f)` of a regression."""
+        """Contributions of units: terms `(n, c, o, f)` of a mean, or targets `(n, draws, o, f)` of a regression."""
 
     def expected_units(self, values: FloatArray) -> FloatArray:
         """Mean of `unit_values` over designs and draws if the estimate is `values` (c, o, f), to broadcast."""
 
     def split_noise(self, of_draws: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What units miss of the values `(n, draws, p, o, f)` of their draws, and how these differ from their mean.
+        """Errors against the values `(n, draws, p, o, f)` of draws, and differences of these from their mean.
 
         Both have the shape of `unit_values`, for a function whose `base` was given as 0.
         """
@@ -153,7 +153,7 @@ class MeanTerms:
         return values[None]
 
     def split_noise(self, of_draws: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What units miss of their draws' values, and how these differ from `mean`; nothing for the base value."""
+        """Errors against the values of draws, and differences of these from `mean`; 0 for the base value."""
         of_units = of_draws.mean(axis=1)
         nothing = np.zeros((len(of_units), 1, *mean.shape[1:]))
         within = np.concatenate([self.values[:, :-1] - of_units, nothing], axis=1)
@@ -300,7 +300,7 @@ class LeastSquaresTerms:
         return np.stack([self.regressors @ phi for phi in by_function], axis=1).reshape(self.n_units, 1, o, f)
 
     def split_noise(self, of_draws: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What targets miss of their draws' values, and how these differ from `mean`."""
+        """Errors of targets against the values of draws, and differences of these from `mean`."""
         # targets of single coalitions are v(S), and a draw's v(0) is v(all) less the sum of its values
         at = self.regressors if self.paired else self.regressors - 1.0
         whole = 0.0 if self.paired else self.total
@@ -392,7 +392,7 @@ class LeastSquaresTerms:
         return means
 
     def _correction(self, leverage: FloatArray) -> FloatArray:
-        """What residuals `(n,)` are multiplied by for variances.
+        """Factors of residuals `(n,)` for variances.
 
         Distinct pairs are few, of unequal weight and noise: 1 - leverage itself (the HC3 form) is then the safer one.
         """

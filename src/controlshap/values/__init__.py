@@ -1,4 +1,4 @@
-"""What "absent" means; one value function per file. They know the data, never the model."""
+"""Value functions, which say what "absent" means; one per file. They know the data, never the model."""
 
 from controlshap.values.base import Imputer, ValueFunction
 from controlshap.values.causal import Causal

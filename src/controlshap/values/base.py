@@ -1,4 +1,4 @@
-"""What a value function is.
+"""The base classes of value functions.
 
 One formula serves both cases of the paper: for a draw b and a coalition S,
 
@@ -95,18 +95,18 @@ class Imputer(ABC):
         np.add.at(total, permutations, steps.swapaxes(2, 3))
 
     def for_row(self, x: FloatArray) -> tuple[Imputer, FloatArray]:
-        """What makes the rows for one explained row, and that row among them; itself and x, unless rows are latent."""
+        """The imputer for one explained row, and that row as it sees it; itself and x, unless rows are latent."""
         return self, x
 
     def to_inputs(self, rows: FloatArray) -> FloatArray:
-        """What the model sees of rows `(n, columns)`; surrogates see the rows themselves."""
+        """Model inputs of rows `(n, columns)`; surrogates see the rows themselves."""
         return rows
 
     def check(self, rows: FloatArray, feature_names: tuple[str, ...]) -> None:  # noqa: B027 (most accept every row)
         """Refuse explained rows that this value function cannot hold."""
 
     def describe_price(self, n_evaluations: int) -> str:  # noqa: ARG002
-        """What the rows of so many evaluations cost beside the model, where that is worth a line; else nothing."""
+        """The cost of rows of so many evaluations beside the model, where that is worth a line; else nothing."""
         return ""
 
     def workspace(self, *, walk: bool) -> int:  # noqa: ARG002

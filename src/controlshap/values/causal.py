@@ -108,11 +108,11 @@ class CausalImputer(Imputer):
 
     @property
     def scale(self) -> FloatArray:
-        """Standard deviations."""
+        """Standard deviations of the columns."""
         return self.gaussian.scale
 
     def sample(self, n_rows: int, rng: np.random.Generator) -> FloatArray:
-        """Gaussian rows."""
+        """Draws from the Gaussian."""
         return self.gaussian.sample(n_rows, rng)
 
     def coalition_rows(self, x: FloatArray, coalitions: BoolArray, draws: FloatArray) -> FloatArray:

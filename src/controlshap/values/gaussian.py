@@ -225,7 +225,7 @@ class GaussianImputer(NormalParts):
         return result
 
     def _solve_by_absent(self, revealed: BoolArray, gaps: FloatArray) -> FloatArray:
-        """The same through the precision P: on the absent H, -P[H,H]^-1 P[H,S] gap_S."""
+        """Conditional shifts through the precision P: on the absent H, -P[H,H]^-1 P[H,S] gap_S."""
         shift = _solve_members(self._padded_precision, ~revealed, (gaps * revealed[:, None]) @ self.precision)
         return np.negative(shift, out=shift)
 

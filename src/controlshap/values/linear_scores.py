@@ -1,4 +1,4 @@
-"""What is known of a linear score `w . row(S)` under the conditioned Gaussian: normal, with a mean and a variance.
+"""Mean and variance of a linear score `w . row(S)` under the conditioned Gaussian, where it is normal.
 
 With z the standardised columns, R their correlation, P = R^-1, w in their units and e = (x - mu) / scale:
 

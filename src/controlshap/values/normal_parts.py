@@ -1,4 +1,4 @@
-"""What rows have in common that are normal given a coalition: means of functions of linear scores are known."""
+"""The base class of imputers whose rows are normal given a coalition: functions of linear scores have known means."""
 
 from __future__ import annotations
 

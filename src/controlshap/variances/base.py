@@ -1,4 +1,4 @@
-"""What a variance method is."""
+"""The base class of variance methods."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class FoldedRows:
         return self.remember(("thin", most), make)
 
     def subtract(self, key: Any, predict: Callable[[FloatArray], FloatArray]) -> FoldedRows:
-        """The same rows with the predictions of a function subtracted from their outputs."""
+        """The rows with the predictions of a function subtracted from their outputs."""
 
         def make() -> FoldedRows:
             return FoldedRows(self.rows, self.outputs - predict(self.rows), self.fold, self.output)

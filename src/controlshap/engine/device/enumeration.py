@@ -65,25 +65,25 @@ def enumerate_on_device(
             values.append(_spread_rounding(by_draw.mean(dim=2), at_draws.mean(dim=0), at_x).cpu().numpy())
             if n_draws > 1:
                 between.append((by_draw.var(dim=2, correction=1) / n_draws).cpu().numpy())
-    found = np.concatenate(values)
-    nothing = np.zeros_like(found)
+    components = np.concatenate(values)
+    nothing = np.zeros_like(components)
     return DeviceResult(
-        values=found,
+        values=components,
         variances=nothing,
-        degrees_of_freedom=np.full(found.shape, np.inf),
-        covariances=np.zeros((len(found), n_outputs, n_players, n_players)),
-        uncontrolled_values=found[:, :-1],
+        degrees_of_freedom=np.full(components.shape, np.inf),
+        covariances=np.zeros((len(components), n_outputs, n_players, n_players)),
+        uncontrolled_values=components[:, :-1],
         uncontrolled_variances=nothing[:, :-1],
         variance_reduction=nothing[:, :-1],
         background_variances=np.concatenate(between) if between else None,
-        n_evaluations=np.full(len(found), 1 + len(coalitions) * n_draws),
-        status=np.full(len(found), "exact"),
-        method=np.full(len(found), "Enumeration"),
-        controls=np.full(len(found), ""),
-        alpha_fraction=np.ones(len(found)),
-        complete=np.full(len(found), True),
-        stages=((n_draws,),) * len(found),
-        evaluations=(np.zeros((0, 0)),) * len(found),
+        n_evaluations=np.full(len(components), 1 + len(coalitions) * n_draws),
+        status=np.full(len(components), "exact"),
+        method=np.full(len(components), "Enumeration"),
+        controls=np.full(len(components), ""),
+        alpha_fraction=np.ones(len(components)),
+        complete=np.full(len(components), True),
+        stages=((n_draws,),) * len(components),
+        evaluations=(np.zeros((0, 0)),) * len(components),
         device=str(home),
         dtype=str(evaluator.dtype).removeprefix("torch."),
         chunk_rows=chunk * n_draws,

@@ -81,10 +81,10 @@ class DeviceEvaluator:
 def refuse_not_finite(values: Any, numbers: Sequence[int] | IntArray, where: str) -> None:
     """One look at everything, `(r, ...)`; the first row with an odd value is named, by the number it has."""
     bad = ~torch.isfinite(values.reshape(len(values), -1)).all(dim=1)
-    found = torch.nonzero(bad)
-    if len(found):
+    places = torch.nonzero(bad)
+    if len(places):
         raise ModelOutputError(
-            f"The model must return finite values; on {where} {numbers[int(found[0])]} it returned NaN or infinite "
+            f"The model must return finite values; on {where} {numbers[int(places[0])]} it returned NaN or infinite "
             "values. Explained and background rows are mixed column by column: can the model handle such rows?"
         )
 

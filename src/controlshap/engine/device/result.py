@@ -1,4 +1,4 @@
-"""What comes back from the device: the results of all rows, and where they were computed."""
+"""The result of the device: arrays for all rows, and where they were computed."""
 
 from __future__ import annotations
 

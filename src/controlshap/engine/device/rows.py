@@ -67,7 +67,7 @@ class Conditioner:
         return self.mean + self.spread * (normals @ self.factor.T)
 
     def walk_gaps(self, by_column: Any, masks: Any, gaps: Any, *, grouped: bool) -> Any:
-        """What is left `(u, 2, k, c)` of gaps x - draw `(u, c)` when each prefix, or its complement, is revealed.
+        """Remaining gaps `(u, 2, k, c)`, of x - draw `(u, c)`, when each prefix, or its complement, is revealed.
 
         The Cholesky factor of the permuted correlation is made column by column, rows in the order of the data, and
         each new column moves the gap at once: a few large operations for each column, and none that waits for the
@@ -106,7 +106,7 @@ class Conditioner:
         return torch.where(both, 0.0, left * self.scale)
 
     def to_inputs(self, rows: Any) -> Any:
-        """What the model sees of latent rows."""
+        """Model inputs of latent rows."""
         return rows if self.cuts is None else self.cuts.apply(rows)
 
 
@@ -122,7 +122,7 @@ class Cuts:
 
     @classmethod
     def of(cls, thresholds: Thresholds, device: Any) -> Cuts:
-        """The same numbers."""
+        """The thresholds of an imputer, on the device."""
         cuts, low, high = (
             torch.as_tensor(part, dtype=torch.float64, device=device)
             for part in (thresholds.cuts, thresholds.low, thresholds.high)

@@ -30,7 +30,7 @@ CACHED = 2**20
 
 @dataclass(frozen=True)
 class Method:
-    """How rows are explained, alike for all of them.
+    """The settings that all explained rows share.
 
     Attributes
     ----------
@@ -166,7 +166,7 @@ def _polynomial(ground: Ground, x: Any, at_x: Any) -> TaylorPolynomials:
 
 
 def _analyse_in_chunks(ground: Ground, method: Method, group: Group, walked: Walked) -> dict[str, Any]:
-    """What the terms come to, on the host, for as many rows at once as memory allows."""
+    """Estimates from terms, on the host, for as many rows at once as memory allows."""
     parts: dict[int, dict[str, Any]] = {}
 
     def work(start: int, stop: int) -> None:
@@ -220,7 +220,7 @@ def _rows_of_units(ground: Ground, group: Group, units: IntArray) -> Any:
 
 
 def _known_values(ground: Ground, method: Method, polynomial: TaylorPolynomials, x: Any) -> KnownValues:
-    """What is known of the Taylor polynomials of some rows."""
+    """Known values of the Taylor polynomials of some rows."""
     if method.matrices is None or ground.conditioner is None:
         return known_independent(polynomial, x, ground.draws, method.imputer.players)
     center = torch.as_tensor(method.imputer.center, dtype=torch.float64, device=x.device)

@@ -26,7 +26,7 @@ from controlshap.statistics.two_stage import TwoStageDesign, visit_sequence
 
 @dataclass(frozen=True)
 class Ground:
-    """What does not depend on the explained row, on the device.
+    """Data on the device that all explained rows share.
 
     Attributes
     ----------

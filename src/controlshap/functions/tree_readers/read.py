@@ -107,7 +107,7 @@ def _verify(reading: Reading) -> TreeFunction | None:
     function = nodes.to_function(reading.n_columns, np.zeros(nodes.values.shape[1]), float32=reading.float32)
 
     def compare(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What the model predicts `(n, outputs)`, and how that differs from the sum of the leaves."""
+        """Predictions of the model `(n, outputs)`, and their differences from the sum of the leaves."""
         expected = np.asarray(reading.predict(rows), dtype=float).reshape(len(rows), -1)
         return expected, expected - function.predict(rows).reshape(expected.shape)
 

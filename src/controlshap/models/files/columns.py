@@ -1,4 +1,4 @@
-"""What a fitted model knows about its columns."""
+"""The columns that a fitted model knows of."""
 
 from __future__ import annotations
 

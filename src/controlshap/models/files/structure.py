@@ -37,7 +37,7 @@ class StoredTree:
     n_features: int
 
     def find_fault(self) -> str | None:
-        """What is wrong with the tree, or None."""
+        """The first fault of the tree, or None."""
         n = len(self.left)
         if not (len(self.right) == len(self.is_leaf) == len(self.features) == n):
             return "its arrays have different lengths"
