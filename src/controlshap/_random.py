@@ -37,7 +37,8 @@ class Purpose(IntEnum):
     SURROGATE = 9
     INTERACTIONS = 10
     LEARNING = 11
-    MIXTURE = 11
+    MIXTURE = 12
+    AFTER_PILOT = 13
 
 
 def resolve_entropy(rng: RngLike) -> int:

@@ -40,7 +40,8 @@ def test_what_is_planned_is_done_within_its_costs(settings, limits):
     assert counted.n == explainer.n_background_evaluations, "the plan itself costs nothing but the background"
     explanation = explainer(X[:1], rng=0, **limits)
     names = [type(part).__name__ for part in (plan.estimator, *plan.prepared_controls, *plan.fitted_controls)]
-    assert explanation.method[0] == " + ".join(names)
+    left = [] if plan.alternative is None else [" + ".join([names[0], type(plan.alternative).__name__, *names[1:]])]
+    assert explanation.method[0] in [" + ".join(names), *left]
     assert plan.costs.least <= explanation.n_evaluations[0] <= plan.budget
     if plan.is_exact:
         assert explanation.status[0] == "exact"
@@ -172,9 +173,9 @@ def test_a_budget_just_short_of_exact_says_so():
 
 
 @pytest.mark.parametrize(("n_rows", "n_players", "fewest"), [(30, 12, 79), (20, 12, 65), (9, 12, 65), (100, 12, 144),
-                                                             (30, 9, 60), (100, 9, 64), (101, 9, 109)])  # fmt: skip
+                                                             (30, 9, 60), (100, 9, 77), (101, 9, 109)])  # fmt: skip
 def test_the_whole_background_from_so_many_pairs_of_coalitions_on(n_rows, n_players, fewest):
-    """1.2 sqrt(M) pairs a player, or a quarter of all with up to 100 rows: 64 of 256 with nine players."""
+    """1.2 sqrt(M) pairs a player, or with up to 100 rows a quarter of all, 64 of 256, and 0.85 sqrt(M) a player."""
     background = np.random.default_rng(1).normal(size=(n_rows, n_players))
 
     def chosen(n_pairs):

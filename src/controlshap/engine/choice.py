@@ -35,16 +35,18 @@ MOST_ENUMERATED_EARLY = 10_000
 EXACT_FACTOR = 4
 #: Pairs of coalitions from which on each is worth the whole background of M rows: `1.2 sqrt(M)` for each player, 12
 #: with 100 rows (as many with fewer than 20 rows as with 20). Or, with up to 100 rows, a quarter of all pairs there
-#: are, and six for each player (benchmarks/results/whole_background.md).
+#: are, and `0.85 sqrt(M)` for each player, at least six (benchmarks/results/whole_background.md).
 WHOLE_FACTOR, WHOLE_ROWS = 1.2, (20, 100)
-WHOLE_SHARE, WHOLE_LEAST = 0.25, 6
+WHOLE_SHARE, WHOLE_LEAST, LEAST_ROWS = 0.25, 0.85, 50
 #: For each player, where interactions are asked for, which single background rows drown; a regression needs three
 #: (benchmarks/results/interactions.md).
 WHOLE_FOR_PAIRS = 4
 #: Passes of single walks over the background up to which they are taken in place of pairs (docs/design.md).
 SINGLE_PASSES = 1.1
-#: Fewest background rows with which labels are left to KernelSHAP.
+#: Fewest background rows with which anything is left to KernelSHAP with one row for each pair.
 FEWEST_LABELS = 10
+#: Fewest players with which walks may be left for KernelSHAP: with three, walks meet all coalitions.
+FEWEST_TO_LEAVE = 4
 #: Seconds that fitting trees takes, for each fold and for each row.
 TREE_SECONDS = (0.03, 1.5e-5)
 
@@ -159,6 +161,20 @@ def _choose_units(problem: Problem, budget: int, reasons: dict[str, str], facts:
     return Permutation()
 
 
+def choose_alternative(problem: Problem, estimator: Estimator, budget: int, *, early: bool) -> Estimator | None:
+    """What may take the place of walks after a pilot of them; None where nothing may."""
+    p, kernel = problem.players.n_players, Kernel()
+    asked = problem.estimator is not None or problem.controls is not None or problem.variance is not None
+    whole = problem.base.finite and not problem.correlated and not problem.imputer.with_replacement
+    if asked or early or not whole or not np.isfinite(problem.background).all() or p < FEWEST_TO_LEAVE:
+        return None
+    if problem.interactions or problem.shared is not None or problem.margin is not None or problem.noise is not None:
+        return None
+    walks = estimator.takes_fitted_controls and not estimator.is_least_squares
+    affordable = 0.5 * budget > kernel.fewest_units(p) * kernel.unit_cost(p, finite=True)
+    return kernel if walks and affordable and len(problem.base.rows) >= FEWEST_LABELS else None
+
+
 def _can_enumerate(problem: Problem, budget: int, *, early: bool) -> bool:
     """Whether all coalitions are affordable; with draws from a distribution, whether they cost less than walks."""
     p, base, estimator = problem.players.n_players, problem.base, _enumeration(problem)
@@ -183,7 +199,8 @@ def _pays_whole_background(problem: Problem, budget: int) -> bool:
     n_pairs = (budget - 1) // (2 * n_rows)
     # the noise of walks falls with their number, and with it with that of the rows; the noise of coalitions does not
     many = n_pairs >= WHOLE_FACTOR * math.sqrt(max(n_rows, WHOLE_ROWS[0])) * p
-    share = n_rows <= WHOLE_ROWS[1] and n_pairs >= max(WHOLE_SHARE * 2.0 ** (p - 1), WHOLE_LEAST * p)
+    least = WHOLE_LEAST * math.sqrt(max(n_rows, LEAST_ROWS)) * p
+    share = n_rows <= WHOLE_ROWS[1] and n_pairs >= max(WHOLE_SHARE * 2.0 ** (p - 1), least)
     for_pairs = problem.interactions and n_pairs >= WHOLE_FOR_PAIRS * p
     return p >= 4 and (many or share or for_pairs)
 

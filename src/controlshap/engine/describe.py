@@ -18,6 +18,8 @@ def describe_plan(plan: Plan) -> Iterable[str]:
     parts = {"estimator": _short(plan.estimator), "control": controls, "variance": _short(plan.variance)}
     for name, what in parts.items():
         yield f"{name:<11} {what}: {plan.reasons.get(name, 'as asked for')}"
+    if plan.alternative is not None:
+        yield f"{'pilot':<11} the first walks say whether {_short(plan.alternative)} makes more of the rest"
     yield from plan.notes
     if plan.is_exact:
         each = 1 + plan.costs.fewest_units * plan.costs.unit

@@ -11,6 +11,7 @@ from controlshap._types import FloatArray
 from controlshap.controls import Control
 from controlshap.engine.choice import (
     RowFacts,
+    choose_alternative,
     choose_controls,
     choose_estimator,
     choose_keeping,
@@ -62,6 +63,8 @@ class Plan:
         Exceptions among the rows, where these were given.
     n_rows : int
         Rows that were given, 0 without.
+    alternative : Estimator or None
+        What takes the place of the estimator after a pilot of it, where that shows it to be better (`engine.pilot`).
     """
 
     estimator: Estimator
@@ -79,6 +82,7 @@ class Plan:
     reasons: dict[str, str] = field(default_factory=dict, compare=False)
     notes: tuple[str, ...] = ()
     n_rows: int = field(default=0, compare=False)
+    alternative: Estimator | None = None
 
     @property
     def prepared_controls(self) -> tuple[Control, ...]:
@@ -103,6 +107,12 @@ class Plan:
         if estimator != self.estimator:
             plan = replace(_assemble(problem, self.budget, estimator, reasons, early=self.early), notes=self.notes)
         return _with_controls_of_row(plan, problem, x)
+
+    def leave(self, problem: Problem) -> Plan:
+        """The plan after a pilot that showed the alternative to be better."""
+        assert self.alternative is not None
+        plan = _assemble(problem, self.budget, self.alternative, {}, early=self.early)
+        return replace(plan, controls=self.controls, other_controls=self.other_controls, alternative=None)
 
     @property
     def n_units(self) -> int:
@@ -164,4 +174,5 @@ def _assemble(problem: Problem, budget: int, estimator: Estimator, reasons: dict
         is_exact=estimator.exact_per_draw and problem.base.finite,
         form=problem.form,
         reasons=reasons,
+        alternative=choose_alternative(problem, estimator, budget, early=early),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,9 +15,11 @@ from controlshap._types import BoolArray, FloatArray
 from controlshap.controls.base import Context
 from controlshap.controls.fits.rows import EvaluatedRows
 from controlshap.crossfitting.fit import ControlledTerms, fit_controls, sample_evaluations
+from controlshap.crossfitting.folds import deal_units
 from controlshap.crossfitting.known_simulated import Functions
 from controlshap.data.players import differs_from_x
 from controlshap.engine.exact import explain_exactly
+from controlshap.engine.pilot import combine_analyses, count_pilot, least_gain, predict_gain
 from controlshap.engine.plan import Plan
 from controlshap.engine.refusals import check_plan
 from controlshap.interactions import estimate_interactions, known_interactions
@@ -67,7 +70,7 @@ def explain_row(
     if at_x is None:
         at_x = _evaluate_row(problem, x, row, recording)
     plan = plan.for_row(problem, x, at_x)
-    run = Run.start(problem, plan, x, at_x, row, entropy, stopping, recording, began)
+    run = begin_run(Run.start(problem, plan, x, at_x, row, entropy, stopping, recording, began))
     while run.status is None:
         run.sample_stage()
         run.estimate()
@@ -87,6 +90,8 @@ class Run:
         Units that the budget pays for.
     n_before : int
         Units of an earlier run that are continued.
+    pilot : Run or None
+        The walks before these units, which have a part in the estimate.
     next_units : int
         Units of the stage under way.
     alpha_fraction : float
@@ -116,6 +121,7 @@ class Run:
     live: BoolArray | None
     stages: list[int]
     status: str | None = None
+    pilot: Run | None = None
     n_looked: int = 0
     history: list[tuple[int, FloatArray, FloatArray]] = field(default_factory=list)
     analysis: Analysis = field(init=False)
@@ -134,10 +140,11 @@ class Run:
         stopping: Stopping,
         recording: Recording,
         began: float,
+        n_evaluations: int = 1,
     ) -> Run:
-        """Prepare controls, the base value and the sampler, and take over what was recorded."""
+        """Prepare controls, the base value and the sampler, after so many evaluations."""
         estimator, p = plan.estimator, problem.players.n_players
-        game, prepared = _start_game(problem, plan, x, at_x, row, recording)
+        game, prepared = _start_game(problem, plan, x, at_x, row, recording, n_evaluations)
         if plan.fitted_controls and not estimator.exact_per_draw:
             game.log.units = EvaluationSample()
         game.log.means = [] if stopping.interactions else None
@@ -148,24 +155,57 @@ class Run:
             with_replacement=plan.with_replacement, keeps=plan.keeps, planned=plan.budget,
         )  # fmt: skip
         most = sampler.n_blocks if plan.is_exact else sampler.affordable(stopping.budget - game.n_evaluations)
-        for n_units in recording.stages:
-            sampler.extend(n_units)
-        recording.check_used()
-        n_before = sampler.n_units
-        if recording.stages:
-            began = time.perf_counter()
-            if not plan.is_exact:
-                most = n_before + sampler.affordable(stopping.budget - game.n_evaluations)
-        most = max(most, n_before)
-        first = stopping.first_stage(max(estimator.fewest_units(p), n_before), most)
+        first = stopping.first_stage(estimator.fewest_units(p), most)
         mixes = problem.imputer.mixes_columns
         return cls(
             problem=problem, plan=plan, x=x, row=row, entropy=entropy, stopping=stopping, recording=recording,
             game=game, base=base, sampler=sampler, prepared=prepared, began=began, most_units=most,
-            n_before=n_before, next_units=first, n_looks=stopping.n_looks(first, most),
-            live=differs_from_x(x, base.rows, problem.players).any(axis=0) if mixes else None,
-            stages=[*recording.stages],
+            n_before=0, next_units=first, n_looks=stopping.n_looks(first, most),
+            live=differs_from_x(x, base.rows, problem.players).any(axis=0) if mixes else None, stages=[],
         )  # fmt: skip
+
+    def replay(self, stages: Sequence[int]) -> None:
+        """Take over what an earlier run recorded, and set the stage after it."""
+        for n_units in stages:
+            self.sampler.extend(n_units)
+        self.recording.check_used()
+        self.stages += stages
+        self.n_before = self.sampler.n_units
+        if stages:
+            self.began = time.perf_counter()
+            if not self.plan.is_exact:
+                left = self.stopping.budget - self.game.n_evaluations
+                self.most_units = self.n_before + self.sampler.affordable(left)
+        self.most_units = max(self.most_units, self.n_before)
+        fewest = max(self.plan.estimator.fewest_units(self.problem.players.n_players), self.n_before)
+        self.next_units = self.stopping.first_stage(fewest, self.most_units)
+        self.n_looks = self.stopping.n_looks(self.next_units, self.most_units)
+
+    def count_pilot(self) -> int:
+        """Units of the pilot, 0 for none: the same ones where a run is continued."""
+        if self.plan.alternative is None or not self.plan.fitted_controls or self.plan.prepared_controls:
+            return 0
+        return count_pilot(self.sampler.affordable(self.plan.budget - self.game.n_evaluations))
+
+    def prefers_alternative(self, n_units: int) -> bool:
+        """Whether KernelSHAP would make more of the evaluations than these n walks."""
+        if not self.functions:
+            return False
+        rng = stream(self.entropy, Purpose.FOLDS, self.row)
+        folds = deal_units(self.sampler, min(learner.n_folds for learner in self.plan.fitted_controls), rng)
+        planned = n_units, self.plan.budget
+        gain = predict_gain(self.sampler, self.functions, folds, self.analysis.controlled, planned)
+        return gain > least_gain(self.sampler.n_units)
+
+    def leave(self) -> Run:
+        """A run of the alternative, with this one as its pilot."""
+        entropy = int(stream(self.entropy, Purpose.AFTER_PILOT, self.row).integers(2**62))
+        run = Run.start(
+            self.problem, self.plan.leave(self.problem), self.x, self.game.at_x[:, 0], self.row, entropy, self.stopping,
+            self.recording, self.began, self.game.n_evaluations,
+        )  # fmt: skip
+        run.pilot, run.history = self, [*self.history]
+        return run
 
     @property
     def alpha_fraction(self) -> float:
@@ -196,6 +236,8 @@ class Run:
         by_folds = self.problem.coefficient != "units"
         analysis = analyse(sample, self.plan.variance.roots, fitted.known, rng, by_folds=by_folds)
         self.analysis = self._add_noise(analysis, shared_base=not varies)
+        if self.pilot is not None:
+            self.analysis = combine_analyses(self.pilot.analysis, self.analysis, self.pilot.sampler.n_units)
         self.functions = fitted.functions
         if self.base.is_exact:  # to the last bit the same for all rows, whatever the weights of their units
             for exact in (self.analysis.controlled, self.analysis.uncontrolled):
@@ -243,17 +285,18 @@ class Run:
             self._warn_unfinished(status)
         self._warn_few_to_resample()
         applied = (*plan.prepared_controls, *plan.fitted_controls)
+        before = () if self.pilot is None else (self.pilot.plan.estimator,)
         return RowResult(
             analysis=self.analysis,
             n_evaluations=self.game.n_evaluations,
             status=status,
-            method=" + ".join(type(part).__name__ for part in (plan.estimator, *applied)),
+            method=" + ".join(type(part).__name__ for part in (*before, plan.estimator, *applied)),
             controls=describe_controls(plan, self.analysis.alpha),
             alpha_fraction=self.alpha_fraction,
             complete=self.base.finite and self.sampler.strata().sampling_fraction >= 1.0,
             background_variances=self._background_variances(),
             evaluations=None if status == "exact" else self.recording.all_outputs(),
-            stages=tuple(self.stages),
+            stages=tuple(self.stages) if self.pilot is None else (*self.pilot.stages, *self.stages),
             history=tuple(self.history),
             pairs=self._interactions() if self.stopping.interactions else None,
         )
@@ -304,6 +347,28 @@ class Run:
             )
 
 
+def begin_run(run: Run) -> Run:
+    """The run with what was recorded of it, after its pilot where it has one.
+
+    Whether a pilot leaves is decided by the same evaluations whenever a run is continued, so the same way.
+    """
+    recorded, n_pilot = run.recording.stages, run.count_pilot()
+    if n_pilot == 0 or (recorded and recorded[0] != n_pilot):
+        run.replay(recorded)
+        return run
+    n_units = run.sampler.affordable(run.plan.budget - run.game.n_evaluations)
+    run.next_units = n_pilot
+    run.sample_stage()
+    run.estimate()
+    if run.prefers_alternative(n_units):
+        run = run.leave()
+        run.replay(recorded[1:])
+        return run
+    run.stages.clear()
+    run.replay(recorded or (n_pilot,))
+    return run
+
+
 def describe_controls(plan: Plan, alpha: FloatArray) -> str:
     """The controls with their mean coefficients: "LogisticRidge 0.98, Trees 0.02"."""
     if alpha.shape[-1] == 0:
@@ -329,12 +394,12 @@ def _evaluate_row(problem: Problem, x: FloatArray, row: int, recording: Recordin
 
 
 def _start_game(
-    problem: Problem, plan: Plan, x: FloatArray, at_x: FloatArray, row: int, recording: Recording
+    problem: Problem, plan: Plan, x: FloatArray, at_x: FloatArray, row: int, recording: Recording, n_evaluations: int
 ) -> tuple[Game, KnownValues | None]:
     """The game of the row with its prepared controls (their evaluations counted), and what is known of these."""
     label = f"row {row}"
     plain = Game(
-        x, problem.imputer, at_x[:, None], problem.memory_limit, problem.model, (), label, n_evaluations=1,
+        x, problem.imputer, at_x[:, None], problem.memory_limit, problem.model, (), label, n_evaluations=n_evaluations,
         log=EvaluationLog(recording),
     )  # fmt: skip
     if not plan.prepared_controls:

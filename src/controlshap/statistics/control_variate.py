@@ -222,6 +222,32 @@ def enforce_efficiency(estimate: Estimate, total: Array) -> Estimate:
     return Estimate(values, project(estimate.factors, spread.shares[..., None, :, :]) / left, estimate.dof)
 
 
+def combine(first: Estimate, second: Estimate, caution: float) -> Estimate:
+    """Two independent estimates, weighted by the inverse of their mean variances; the first's is `caution` times that.
+
+    One weight for each output, not for each player: their values then sum to what both sum to, and no player's value
+    has a say in its own weight.
+    """
+    one, other = first.variances, second.variances
+    means = caution * one[:-1].mean(axis=0), other[:-1].mean(axis=0)
+    total = means[0] + means[1]
+    part = np.where(total > 0, means[0] / np.where(total > 0, total, 1.0), 1.0)  # of the second
+    allowances = [
+        np.zeros_like(one) if estimate.allowance is None else estimate.allowance for estimate in (first, second)
+    ]
+    of_first, of_second = (1.0 - part) ** 2 * one, part**2 * other
+    whole = of_first + of_second
+    # Welch and Satterthwaite
+    spread = of_first**2 / first.dof + of_second**2 / second.dof
+    dof = np.where(spread > 0, whole**2 / np.where(spread > 0, spread, 1.0), np.inf)
+    return Estimate(
+        (1.0 - part) * first.values + part * second.values,
+        np.concatenate([(1.0 - part) * first.factors, part * second.factors]),
+        dof,
+        (1.0 - part) ** 2 * allowances[0] + part**2 * allowances[1],
+    )
+
+
 def mix(first: Estimate, second: Estimate, part: float) -> Estimate:
     """`1 - part` of one estimate and `part` of another from the same units, factor by factor."""
     return Estimate(

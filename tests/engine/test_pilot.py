@@ -1,0 +1,88 @@
+"""A pilot of walks: rough models are left to KernelSHAP, smooth ones are not, and both estimates count."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import controlshap as cs
+from controlshap.engine.pilot import SHARE, count_pilot
+from controlshap.statistics.control_variate import Estimate, combine
+from controlshap.testing import marginal_game, shapley_by_definition
+
+RNG = np.random.default_rng(0)
+BACKGROUND, X, PLANES, SLOPES = (
+    RNG.normal(size=(20, 10)), RNG.normal(size=10), RNG.normal(size=(10, 12)) / np.sqrt(10.0), RNG.normal(size=10),
+)  # fmt: skip
+
+
+def rough(rows):
+    return np.cos(4.0 * rows @ PLANES).sum(axis=1)
+
+
+def smooth(rows):
+    return np.tanh(0.5 * rows @ SLOPES) + 0.1 * rows[:, 0] * rows[:, 1]
+
+
+def test_rough_models_are_left_to_kernelshap_and_smooth_ones_are_not():
+    found = cs.Explainer(rough, BACKGROUND)(X, budget=1000, rng=0)
+    assert found.method[0] == "Permutation + Kernel + LogisticRidge"
+    assert found.n_evaluations[0] <= 1000
+    assert_allclose(found.values[0].sum() + found.base_values[0], rough(X[None])[0], atol=1e-9)
+    assert cs.Explainer(smooth, BACKGROUND)(X, budget=1000, rng=0).method[0] == "Permutation + LogisticRidge"
+
+
+def test_walks_that_stay_are_those_without_a_pilot():
+    explainer = cs.Explainer(smooth, BACKGROUND)
+    walks = cs.Explainer(smooth, BACKGROUND, estimator=explainer.plan(budget=1000).estimator)
+    assert_allclose(explainer(X, budget=1000, rng=0).values, walks(X, budget=1000, rng=0).values, atol=1e-14)
+
+
+@pytest.mark.parametrize("model", [rough, smooth])
+def test_a_run_with_a_pilot_can_go_on(model):
+    explainer = cs.Explainer(model, BACKGROUND)
+    once = explainer.refine(explainer(X, budget=600, rng=1), budget=600)
+    again = explainer.refine(explainer.refine(explainer(X, budget=600, rng=1), budget=400), budget=200)
+    assert once.method[0] == again.method[0]
+    assert_allclose(once.values, again.values, atol=1e-12)
+    assert (explainer.refine(once, budget=2000).standard_errors.max() < once.standard_errors.max()).all()
+
+
+def test_a_pilot_is_a_quarter_and_neither_few_walks_nor_most_of_them():
+    assert [count_pilot(n) for n in (19, 20, 32, 100)] == [0, 8, 8, 100 * SHARE]
+
+
+@pytest.mark.parametrize("settings", [{"estimator": "permutation"}, {"control": "none"}, {"variance": "bootstrap"}])
+def test_what_is_asked_for_is_not_left(settings):
+    explainer = cs.Explainer(rough, BACKGROUND, **settings)
+    assert explainer.plan(budget=1000).alternative is None
+    assert "pilot" not in str(explainer.plan(budget=1000))
+    assert "pilot" in str(cs.Explainer(rough, BACKGROUND).plan(budget=1000))
+    assert cs.Explainer(rough, BACKGROUND).plan(budget=1000, tolerance=0.1).alternative is None
+
+
+def test_the_better_of_two_estimates_counts_more():
+    factors = np.zeros((4, 3, 1))
+    factors[:, :2] = np.random.default_rng(0).normal(size=(4, 2, 1))
+    first = Estimate(np.array([[1.0], [0.0], [2.0]]), 3.0 * factors, np.full((3, 1), 10.0))
+    second = Estimate(np.array([[0.0], [1.0], [2.0]]), factors, np.full((3, 1), 20.0))
+    both = combine(first, second, 1.0)
+    assert_allclose(both.values[:, 0], [0.1, 0.9, 2.0])
+    assert_allclose(both.variances[:2], (0.1**2 * 9.0 + 0.9**2) * second.variances[:2])
+    assert (both.dof[:2] > 20.0).all()
+    assert np.isinf(both.dof[2, 0])  # the base value has no error
+    assert_allclose(combine(first, second, 2.0).values[0, 0], 1.0 / 19.0)
+
+
+@pytest.mark.slow
+def test_errors_after_a_pilot_mean_what_they_say():
+    truth = shapley_by_definition(marginal_game(rough, X, BACKGROUND, [(j,) for j in range(10)]), 10)[:, 0]
+    found = cs.Explainer(rough, BACKGROUND)(np.tile(X, (200, 1)), budget=600, rng=2)
+    assert (found.method == "Permutation + Kernel + LogisticRidge").mean() > 0.6
+    z = (found.values.mean(axis=0) - truth) / (found.values.std(axis=0, ddof=1) / np.sqrt(200))
+    assert np.abs(z).max() < 4.4  # family-wise 1e-4 over 10 players
+    told, observed = (found.standard_errors**2).mean(), ((found.values - truth) ** 2).mean()
+    assert 0.9 < np.sqrt(told / observed) < 1.2
+    low, high = found.confidence_interval(0.95)
+    assert 0.93 < ((low <= truth) & (truth <= high)).mean() < 0.985
+    alone = cs.Explainer(rough, BACKGROUND, estimator="permutation")(np.tile(X, (200, 1)), budget=600, rng=2)
+    assert observed < 0.85 * ((alone.values - truth) ** 2).mean()
