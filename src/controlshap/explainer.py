@@ -329,7 +329,7 @@ class Explainer:
 
         With more budget it is what one run of `n_evaluations + budget` would have given. Estimator and control stay as
         they were chosen for the first budget (with correlated features, KernelSHAP and per-feature sampling keep their
-        draws for v(0), too); rows that are exact stay as they are. Whoever refines has seen the result: each
+        draws for v(0), too); rows that are exact stay as they are. A refinement follows a look at the result, so each
         refinement halves the share of `1 - level` that rankings and simultaneous intervals use, so that over a result
         and all its refinements together the chance that any of them is wrong is at most twice `1 - level`.
 

@@ -25,8 +25,8 @@ _SCRIPTS = (
 )  # fmt: skip
 
 
-#: Most rows drawn as dots, as in dots.js.
-MOST_DOTS = 2_000
+#: Most rows drawn as dots, and the number above which they are pale rather than hollow, as in dots.js.
+MOST_DOTS, MANY_DOTS = 2_000, 300
 
 
 def _n_drawn(n_rows: int) -> int:
@@ -117,6 +117,7 @@ def render(explanation: Explanation, title: str, level: float) -> str:
         n_players=explanation.values.shape[1],
         n_bars=charts.N_BARS,
         n_drawn=_n_drawn(len(explanation)),
+        dots="Pale" if _n_drawn(len(explanation)) > MANY_DOTS else "Hollow",
         facts=_facts(explanation),
         sentences=[sentences.about_run(explanation, len(names)), sentences.about_errors(explanation)],
         question=sentences.about_question(explanation),

@@ -288,7 +288,7 @@ def warnings_of(explanation: Explanation) -> list[str]:
     partial = int((silent & ~explanation.complete).sum())
     if partial:
         warnings.append(
-            f"In {count_noun(partial, 'row')} not every background row had a part. An error of 0 there proves nothing, "
+            f"In {count_noun(partial, 'row')} not every background row was used. An error of 0 proves nothing there, "
             "and nothing is certified from it."
         )
     of_base = explanation.base_standard_errors

@@ -109,7 +109,7 @@ def notes(explanation: Explanation) -> list[str]:
     if settings.get("link", "identity") not in ("identity", "logit"):
         lines.append("`link` is the function that was passed.")
     if settings.get("weighted_background"):
-        lines.append("The rows of the background have weights, as those of shap.kmeans; they must go along.")
+        lines.append("The rows of the background have weights, as those of shap.kmeans; pass them as well.")
     if settings.get("runs"):
         lines.append(
             f"The rows come from {settings['runs']} runs; the code gives the first, with the settings that all share."
@@ -131,6 +131,6 @@ def table(explanation: Explanation) -> list[tuple[str, str]]:
     """Every setting, and the seed."""
     lines = [("seed (rng)", str(explanation.entropy))]
     for name, value in explanation.settings.items():
-        text = "none" if value in (None, "None", []) else f"{value:,}" if type(value) is int else str(value)
+        text = "none" if value in (None, "None", "", []) else f"{value:,}" if type(value) is int else str(value)
         lines.append((name.replace("_", " "), text if len(text) <= LONGEST else text[:LONGEST] + " ..."))
     return lines

@@ -112,7 +112,7 @@ def load_model(reference: str | Path, *, allow_pickle: bool = False) -> LoadedMo
     if kind in ("pickle", "torch") and not allow_pickle:
         raise InvalidArgumentError(
             f"`model`: {str(path)!r} holds {_WORDS[kind]}, and loading one runs code that the file brings along. Give "
-            "--allow-pickle (allow_pickle=True) if you trust whoever made it, or save the model as skops, ONNX or in "
+            "--allow-pickle (allow_pickle=True) if you trust its source, or save the model as skops, ONNX or in "
             "xgboost's or lightgbm's own format."
         )
     if kind in ("xgboost", "lightgbm") or (kind == "skops" and has_compiled_parts(path)):

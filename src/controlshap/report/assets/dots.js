@@ -37,14 +37,17 @@ function shadesOf(player) {
   return column.numbers.map((value) => (value === null ? null : high > low ? Math.min(1, Math.max(0, (value - low) / (high - low))) : 0.5));
 }
 
-// Filled dots by shade; hollow where the sign is not certain.
+// Filled dots by shade; hollow where the sign is not certain, or pale where so many would run into each other.
+const MANY_DOTS = 300;
+
 function drawDots(svg, dots) {
+  const many = dots.length > MANY_DOTS;
   for (const hollow of [true, false]) {
     const chosen = dots.filter((dot) => dot.unsure === hollow);
     for (const shade of new Set(chosen.map((dot) => dot.shade))) {
-      draw(svg, 'dot shade-' + shade, dotsOf(chosen.filter((dot) => dot.shade === shade).map((dot) => [dot.x, dot.y])));
+      draw(svg, 'dot shade-' + shade + (many ? ' small' : '') + (many && hollow ? ' pale' : ''), dotsOf(chosen.filter((dot) => dot.shade === shade).map((dot) => [dot.x, dot.y])));
     }
-    if (hollow) draw(svg, 'dot hole', dotsOf(chosen.map((dot) => [dot.x, dot.y])));
+    if (hollow && !many) draw(svg, 'dot hole', dotsOf(chosen.map((dot) => [dot.x, dot.y])));
   }
 }
 

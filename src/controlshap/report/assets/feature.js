@@ -64,8 +64,8 @@ function drawFeature(output) {
   const svg = picture(FEATURE_HEIGHT, FEATURE_HEIGHT);
   const ticks = ticksOf(low, high);
   for (const tick of ticks) draw(svg, tick === 0 ? 'grid zero' : 'grid', 'M0 ' + down(tick).toFixed(1) + 'H' + SIZE);
-  draw(svg, 'reach', all.filter((one) => one.error > 0).map((one) => 'M' + one.x.toFixed(1) + ' ' + down(one.low).toFixed(1) + 'V' + down(one.high).toFixed(1)).join(''));
-  const dots = all.map((one) => ({ row: one.row, x: one.x, y: down(one.value), unsure: one.unsure, shade: 'none' }));
+  draw(svg, all.length > MANY_DOTS ? 'reach faint' : 'reach', all.filter((one) => one.error > 0).map((one) => 'M' + one.x.toFixed(1) + ' ' + down(one.low).toFixed(1) + 'V' + down(one.high).toFixed(1)).join(''));
+  const dots = all.map((one) => ({ row: one.row, x: one.x, y: down(one.value), unsure: one.unsure, shade: 'own' }));
   drawDots(svg, dots);
   svg.addEventListener('click', (event) => openRow(nearest(svg, event, dots, FEATURE_HEIGHT).row));
   document.getElementById('feature-plot').replaceChildren(svg);

@@ -34,7 +34,7 @@ function drawRow() {
   }
   if (status === 'exact') facts.push('no sampling error');
   else if (!common.complete[row] && (!found.errors || found.errors[row].includes(0))) {
-    facts.push('not every background row had a part: an error of 0 proves nothing');
+    facts.push('not every background row was used: an error of 0 proves nothing');
   }
   get('row-facts').textContent = facts.filter(Boolean).join(' \u00b7 ');
   drawPlayers(output, row, state.view);
