@@ -58,6 +58,7 @@ from controlshap.values import (
 from controlshap.variances import Analytic, Bootstrap, Grouped, LeastSquares, Variance
 
 if TYPE_CHECKING:
+    from controlshap.compare import FeatureComparison, compare_features
     from controlshap.datasets.result import DatasetResult, FailedPart
     from controlshap.results.difference import Difference, difference
     from controlshap.shap_compat.explainer import KernelExplainer
@@ -67,7 +68,9 @@ _LAZY = {
     "DatasetResult": "controlshap.datasets.result",
     "Difference": "controlshap.results.difference",
     "FailedPart": "controlshap.datasets.result",
+    "FeatureComparison": "controlshap.compare",
     "KernelExplainer": "controlshap.shap_compat.explainer",
+    "compare_features": "controlshap.compare",
     "difference": "controlshap.results.difference",
 }
 
@@ -100,6 +103,7 @@ __all__ = [
     "Explainer",
     "Explanation",
     "FailedPart",
+    "FeatureComparison",
     "FiniteDifferences",
     "GaussianConditional",
     "Grouped",
@@ -141,6 +145,7 @@ __all__ = [
     "WeakControlWarning",
     "WideNetwork",
     "__version__",
+    "compare_features",
     "difference",
     "encoded_space",
     "explain",

@@ -39,6 +39,7 @@ class Purpose(IntEnum):
     LEARNING = 11
     MIXTURE = 12
     AFTER_PILOT = 13
+    COMPARISON = 14
 
 
 def resolve_entropy(rng: RngLike) -> int:
