@@ -70,8 +70,10 @@ def questions_about_types(trees):
     declared -= {"predict", "name", "check"}  # models and explanations have these too
     for path, node in nodes(trees, ast.Call, ast.Compare):
         place = f"{path}:{node.lineno} {ast.unparse(node)}"
-        if isinstance(node, ast.Compare):
-            asked = node.comparators if ast.unparse(node.left).startswith("type(") else []
+        if isinstance(node, ast.Compare):  # with a class, or with a strategy of some settings
+            parts = [item for part in node.comparators for item in getattr(part, "elts", [part])]
+            made = [part.func for part in parts if isinstance(part, ast.Call)]
+            asked = node.comparators if ast.unparse(node.left).startswith("type(") else made
         elif isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "issubclass"):
             asked = node.args[1:]
         elif isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr"):
@@ -106,6 +108,7 @@ def test_strategies_are_asked_for_capabilities_and_not_for_types():
     "def f(variance): return isinstance(variance, LeastSquares)",
     "def f(estimator): return isinstance(estimator, (int, estimators.Kernel))",
     "def f(control): return type(control) is Taylor",
+    "def f(control): return control not in (None, Taylor())",
     "def f(terms): return isinstance(terms, MeanTerms)",
     "def f(estimator): return getattr(estimator, 'paired', False)",
     "def f(control): return hasattr(control, 'fit')",

@@ -81,6 +81,8 @@ class Control(ABC):  # noqa: B024 (which of the methods are implemented is for t
     max_rows: int = 8000
     #: A control that is fitted first, and whose residuals this one is fitted to.
     start: Control | None = None
+    #: Whether `engine.device` has the same control for many rows of a torch module at once.
+    has_device_form: bool = False
 
     def cost(self, players: Players, background: FloatArray, budget: int, *, source: Any, correlated: bool) -> int:  # noqa: ARG002
         """Most model evaluations that `prepare` may spend on a row."""

@@ -47,6 +47,11 @@ class Taylor(Control):
     n_permutations: int = 2000
     seed: int = 0
 
+    @property
+    def has_device_form(self) -> bool:  # type: ignore[override]
+        """Whether all settings are the default: derivatives are then the module's own."""
+        return self == Taylor()
+
     def __post_init__(self) -> None:
         if self.derivatives is not None and self.gradient is not None:
             raise InvalidArgumentError("Give `derivatives` or `gradient`, not both.")

@@ -162,7 +162,7 @@ def _choose_units(problem: Problem, budget: int, reasons: dict[str, str], facts:
 
 
 def choose_alternative(problem: Problem, estimator: Estimator, budget: int, *, early: bool) -> Estimator | None:
-    """What may take the place of walks after a pilot of them; None where nothing may."""
+    """The estimator that may take the place of walks after a pilot of them; None where none may."""
     p, kernel = problem.players.n_players, Kernel()
     asked = problem.estimator is not None or problem.controls is not None or problem.variance is not None
     whole = problem.base.finite and not problem.correlated and not problem.imputer.with_replacement

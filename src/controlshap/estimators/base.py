@@ -86,9 +86,10 @@ class Estimator(ABC):
     takes_fitted_controls: bool = False
     #: Whether units can be restricted to an `arrangement` of the players: an order, or a hierarchy.
     takes_arrangements: bool = False
-
     #: Whether the coalitions of a unit are all different, and none of them empty or full.
     has_distinct_coalitions: bool = False
+    #: Whether `engine.device` has the same units for many rows of a torch module at once.
+    has_device_form: bool = False
 
     @property
     def efficient(self) -> bool:

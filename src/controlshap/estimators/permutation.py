@@ -53,6 +53,11 @@ class Permutation(Estimator):
         return self.arrangement is None or not self.paired
 
     @property
+    def has_device_form(self) -> bool:  # type: ignore[override]
+        """Whether units are pairs of walks with one draw."""
+        return self.paired and self.n_draws == 1
+
+    @property
     def efficient(self) -> bool:
         """Whether values sum to f(x) - v(0): as `closes_sum` says."""
         return self.closes_sum

@@ -44,7 +44,7 @@ class Waves(KnownFunction):
     takes_scores = True
 
     def predict(self, rows: FloatArray) -> FloatArray:
-        """Values `(n,)`."""
+        """Values `(n,)` of the waves."""
         values: FloatArray = np.cos(rows @ self.weights.T + self.intercepts) @ self.scales
         return values + self.constant + rows @ self.linear
 
@@ -82,7 +82,7 @@ class Waves(KnownFunction):
 
     @property
     def score_functions(self) -> tuple[KnownFunction, ...]:
-        """Itself."""
+        """The waves themselves: they are functions of scores."""
         return (self,)
 
     @property

@@ -20,6 +20,7 @@ class Analytic(Variance):
     """Variance of the terms over the number of units; two-stage where blocks are revisited."""
 
     takes_batches = True
+    has_device_form = True
 
     def check(self, *, least_squares: bool, n_draws: int) -> None:  # noqa: ARG002
         """Refuse least squares: only means have an analytic variance."""

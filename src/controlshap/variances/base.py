@@ -20,6 +20,8 @@ class Variance(ABC):
     is_least_squares: bool = False
     #: Whether the covariance is that of resampled estimates.
     resamples: bool = False
+    #: Whether `engine.device` has the same variance for many rows of a torch module at once.
+    has_device_form: bool = False
 
     @property
     def takes_batches(self) -> bool:

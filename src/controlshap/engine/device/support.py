@@ -8,13 +8,10 @@ from typing import Any, Literal
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap.controls import Taylor
 from controlshap.engine.choice import choose_estimator
-from controlshap.estimators import Permutation
 from controlshap.models.torch_module import is_torch_module
 from controlshap.problem import Problem
 from controlshap.statistics.stopping import Stopping
-from controlshap.variances import Analytic
 
 
 def why_not(problem: Problem, stopping: Stopping, keep: bool | None = None) -> str | None:
@@ -44,16 +41,16 @@ def _against_estimator(problem: Problem, stopping: Stopping) -> str | None:
         return "the module has exact values"
     if is_enumerated(problem, stopping) and problem.correlated:
         return "coalitions of conditioned features are enumerated"
-    if estimator not in (None, Permutation(), Permutation(closes_sum=False)):
+    if estimator is not None and not estimator.has_device_form:
         return f"the estimator is {estimator!r}, not Permutation()"
-    if variance is not None and variance != Analytic():
+    if variance is not None and not variance.has_device_form:
         return f"the variance is {variance!r}, not Analytic()"
     return None
 
 
 def _against_control(problem: Problem) -> str | None:
     controls = problem.controls
-    if controls is not None and any(control != Taylor() for control in controls):
+    if controls is not None and not all(control.has_device_form for control in controls):
         return f"the control is {controls!r}, not 'auto', 'taylor' or 'none'"
     if controls is not None and len(controls) > 1:
         return "there is more than one control"
