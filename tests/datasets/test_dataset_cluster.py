@@ -110,6 +110,19 @@ def test_a_cluster_gives_the_bits_of_one_call(two_workers: distributed.Client, t
     assert cs.load(tmp_path / "files").values.tobytes() == cs.load(tmp_path / "out").values.tobytes()
 
 
+def test_a_cluster_learns_like_one_process(two_workers: distributed.Client, tmp_path: Path) -> None:
+    call = CALL | {"surrogate": "online", "budget": 200}
+    found = []
+    for name, scheduler in (("cluster", two_workers), ("here", None)):
+        explainer = cs.Explainer(
+            make_model(), np.random.default_rng(0).normal(size=(5, N_COLUMNS)), "independent", "permutation"
+        )
+        explainer.explain_dataset(make_rows(), tmp_path / name, scheduler=scheduler, **call)
+        found.append(cs.load(tmp_path / name))
+    assert found[0].values.tobytes() == found[1].values.tobytes()
+    assert "SharedSurrogate" in found[0].method[-1]
+
+
 def test_a_part_that_kills_workers_is_reported_and_the_rest_completes(
     two_workers: distributed.Client, tmp_path: Path
 ) -> None:

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from controlshap._errors import ControlShapWarning
+from controlshap.datasets.lessons import begin_lesson, write_lesson
 from controlshap.datasets.part_file import PartLayout, part_evaluations, part_path, write_part
 from controlshap.datasets.sources import RowSource
 from controlshap.engine import rows as engine_rows
+from controlshap.engine.generations import Lesson
 from controlshap.problem import Assembly
 from controlshap.results.explanation import Explanation
 from controlshap.statistics.stopping import Stopping
@@ -115,10 +117,10 @@ def run_part(job: DatasetJob, task: PartTask) -> PartOutcome:
     return PartOutcome(task.part, "done", "", n_evaluations, warned)
 
 
-def explain_rows(job: DatasetJob, rows: Any, first: int) -> Explanation:
+def explain_rows(job: DatasetJob, rows: Any, first: int, lesson: Lesson | None = None) -> Explanation:
     """Explain rows whose numbers start at `first`; a copy of the assembly learns new levels of categories."""
     return engine_rows.explain_rows(
-        job.assembly.copy(), rows, first, job.stopping, job.entropy, job.settings, keep=False
+        job.assembly.copy(), rows, first, job.stopping, job.entropy, job.settings, keep=False, lesson=lesson
     )
 
 
@@ -135,15 +137,18 @@ def _explain_pieces(job: DatasetJob, task: PartTask) -> Iterator[tuple[int, Expl
     p, outputs = len(job.layout.players), len(job.layout.outputs or ("",))
     step = max(1, min(HELD_ROWS, HELD_BYTES // (8 * outputs * p * (p + 8))))
     try:
+        lesson = begin_lesson(job.folder, job.run, task.part, task.end - task.first) if job.stopping.online else None
         rows = task.rows
         if rows is None:
             assert job.source is not None
             rows = job.source.read_part(task.part)
         for start in range(0, task.end - task.first, step):
             piece = rows.iloc[start : start + step] if hasattr(rows, "iloc") else rows[start : start + step]
-            yield task.first + start, explain_rows(job, piece, task.first + start)
+            yield task.first + start, explain_rows(job, piece, task.first + start, lesson)
     except (Exception, SystemExit) as error:  # whatever a model may raise
         raise _RowsError from error
+    if lesson is not None:
+        write_lesson(job.folder, job.run, task.part, lesson)  # before the part, whose file says that both are there
 
 
 def _describe_error(error: BaseException | None) -> str:

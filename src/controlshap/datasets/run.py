@@ -18,17 +18,19 @@ from controlshap._files import as_path, hash_json, remove_unfinished, write_seal
 from controlshap._parallel import check_jobs
 from controlshap._progress import ProgressLike, Reporter, check_progress
 from controlshap._random import RngLike, resolve_entropy
-from controlshap._types import FloatArray
+from controlshap._types import FloatArray, IntArray
 from controlshap._version import __version__
 from controlshap.data.columns import Category
 from controlshap.datasets import manifest as manifests
 from controlshap.datasets.files import import_pyarrow
+from controlshap.datasets.lessons import learn_from_parts, remove_lessons
 from controlshap.datasets.loop import RunTotals, add_way_out, run_parts
 from controlshap.datasets.part import DatasetJob, PartTask, explain_rows
 from controlshap.datasets.part_file import PartLayout, part_evaluations, part_path
 from controlshap.datasets.pools import Pool, ProcessPool, SerialPool
 from controlshap.datasets.result import DatasetResult, FailedPart
 from controlshap.datasets.sources import DEFAULT_ROWS, MOST_ROWS, RowSource, check_rows, open_source
+from controlshap.engine.generations import Generation
 from controlshap.engine.rows import describe_call, ready_problem
 from controlshap.limits import Limits
 from controlshap.problem import Assembly
@@ -107,8 +109,6 @@ def explain_dataset(
     if model_hash is not None and not isinstance(model_hash, str):
         raise InvalidArgumentError(f"`model_hash` must be a string; got {type(model_hash).__name__}.")
     stopping = limits.stopping(assembly.players.n_players)
-    if stopping.online:
-        raise InvalidArgumentError("`surrogate='online'` is for calls; a data set has `explainer.fit_surrogate`.")
     folder = as_path(out, "out").resolve()
     earlier = manifests.find_manifest(folder)
     opened = _open_rows(assembly, source, part_rows or (None if earlier is None else earlier["part_rows"]), rows)
@@ -276,8 +276,8 @@ def _run_missing_parts(
         return totals
     reporter = Reporter(progress, source.n_rows, int(sizes[done].sum()))
 
-    def tasks() -> Iterator[PartTask]:
-        for part in np.flatnonzero(~done).tolist():
+    def tasks(parts: IntArray) -> Iterator[PartTask]:
+        for part in parts[~done[parts]].tolist():
             rows = source.read_part(part) if source.travels else None
             yield PartTask(part, int(bounds[part]), int(bounds[part + 1]), rows)
 
@@ -287,7 +287,10 @@ def _run_missing_parts(
     pool = _make_pool(job, n_jobs, scheduler)
     finished = False
     try:
-        run_parts(pool, job, tasks(), report, totals)
+        for generation, parts in _generations(source.n_parts, online=job.stopping.online):
+            run_parts(pool, job, tasks(parts), report, totals)
+            if generation is not None and parts[-1] + 1 < source.n_parts:
+                learn_from_parts(job.assembly.problem(), folder, job.run, source.part_rows, generation)
         finished = True
     except RunStoppedError as error:
         raise add_way_out(error, folder, source.n_parts) from error
@@ -298,6 +301,19 @@ def _run_missing_parts(
         with nullcontext() if finished else suppress(OSError):
             _record_failed(folder, totals.failed)
     return totals
+
+
+def _generations(n_parts: int, *, online: bool) -> Iterator[tuple[Generation | None, IntArray]]:
+    """Parts that may be explained at once: all of them, or generation by generation."""
+    if not online:
+        yield None, np.arange(n_parts)
+        return
+    start = 0
+    while start < n_parts:
+        generation = Generation.of(start)
+        end = n_parts if generation.end is None else min(generation.end, n_parts)
+        yield generation, np.arange(start, end)
+        start = end
 
 
 def _make_pool(job: DatasetJob, n_jobs: int, scheduler: Any) -> Pool:
@@ -328,6 +344,7 @@ def _finish(source: RowSource, folder: Path, totals: RunTotals) -> None:
         write_sealed(folder / "manifest.json", manifests.read_manifest(folder) | {"unusable": reason})
         raise InvalidArgumentError(reason)
     if totals.n_done == source.n_parts:
+        remove_lessons(folder)
         for room in (folder, folder / "parts", folder / "explainer"):
             remove_unfinished(room)
     for kind, (n, message) in totals.warned.items():

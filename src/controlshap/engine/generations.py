@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-import numpy as np
-
+from controlshap._parallel import one_blas_thread
 from controlshap._types import FloatArray
-from controlshap.controls import Control, LogisticRidge, Trees, WaveNetwork, WideNetwork
+from controlshap.controls import Control, LogisticRidge, SharedSurrogate, Trees, WaveNetwork, WideNetwork
 from controlshap.controls.fits.boosting import boosting_available
 from controlshap.controls.fits.rows import EvaluatedRows
 from controlshap.controls.shared import choose_learner, fit_shared
@@ -63,40 +62,67 @@ class Generation:
 
 @dataclass
 class Learner:
-    """A surrogate and the rows that it is learned from.
+    """What is learned from the rows so far, or from parts of so many rows each.
 
     Attributes
     ----------
     problem : Problem
         Of the next generation: its `shared` is the function that controls it.
-    parts : list of EvaluatedRows
-        Evaluations of each row so far, in random order.
+    n_rows_each : int
+        Rows of a part.
+    parts : list of EvaluatedRows or None
+        Evaluations of each row or part so far, in random order.
     """
 
     problem: Problem
-    parts: list[EvaluatedRows] = field(default_factory=list)
+    n_rows_each: int = 1
+    parts: list[EvaluatedRows | None] = field(default_factory=list)
 
     def add(self, result: RowResult) -> RowResult:
         """Keep what a row brought, and return the rest."""
-        self.parts.append(result.evaluated or self._nothing())
+        self.parts.append(result.evaluated)
         return replace(result, evaluated=None)
 
     def fit(self, generation: Generation) -> None:
         """Fit after a generation of which all rows were added: what predicts its rows best from earlier ones."""
         assert generation.end is not None
-        self.parts = [part[: generation.share] for part in self.parts]
-        every = EvaluatedRows.concatenate(self.parts)
-        if not len(every):
+        self.parts = [part[: generation.share] if part else None for part in self.parts]
+        old = [part for part in self.parts[: generation.first] if part]
+        new = [part for part in self.parts[generation.first :] if part]
+        if not old and not new:
             return
-        candidates = candidate_learners(generation.end + 1, correlated=self.problem.correlated)
-        learner, n_old = candidates[0], sum(len(part) for part in self.parts[: generation.first])
-        if len(candidates) > 1 and 0 < n_old < len(every):
-            learner = choose_learner(every[:n_old], every[n_old:], candidates)
-        self.problem = replace(self.problem, shared=fit_shared(every, learner, beside=(LogisticRidge(),)))
+        n_rows = (generation.end + 1) * self.n_rows_each
+        candidates = candidate_learners(n_rows, correlated=self.problem.correlated)
+        learner = candidates[0]
+        with one_blas_thread():  # sums over several threads have other last bits
+            if old and new:
+                learner = choose_learner(EvaluatedRows.concatenate(old), EvaluatedRows.concatenate(new), candidates)
+            every = EvaluatedRows.concatenate([*old, *new])
+            self.problem = replace(self.problem, shared=fit_shared(every, learner, beside=(LogisticRidge(),)))
 
-    def _nothing(self) -> EvaluatedRows:
-        """The part of a row that is exact, or could not be controlled."""
-        return EvaluatedRows(np.empty((0, self.problem.players.n_columns)), np.empty((0, self.problem.base.n_outputs)))
+
+@dataclass
+class Lesson:
+    """What rows of a run in parts are given by earlier ones, and hand back for later ones.
+
+    Attributes
+    ----------
+    function : SharedSurrogate or None
+        What controls them.
+    n_shared : int
+        Evaluations that each row hands back.
+    parts : list of EvaluatedRows
+    """
+
+    function: SharedSurrogate | None
+    n_shared: int
+    parts: list[EvaluatedRows] = field(default_factory=list)
+
+    def add(self, result: RowResult) -> RowResult:
+        """Keep what a row brought, and return the rest."""
+        if result.evaluated:
+            self.parts.append(result.evaluated)
+        return replace(result, evaluated=None)
 
 
 def candidate_learners(n_rows: int, *, correlated: bool) -> tuple[Control, ...]:

@@ -19,7 +19,7 @@ from controlshap._version import __version__
 from controlshap.engine.choice import learns_across_rows, raise_default
 from controlshap.engine.device import wants_device
 from controlshap.engine.exact import explain_together, games_of_form
-from controlshap.engine.generations import NumberedRow, explain_in_generations
+from controlshap.engine.generations import Lesson, NumberedRow, explain_in_generations
 from controlshap.engine.plan import Plan, make_plan
 from controlshap.engine.refusals import refuse_budget, refuse_interactions
 from controlshap.engine.row import explain_row
@@ -53,8 +53,9 @@ def explain_rows(
     keep: bool | None = None,
     device: str | None = None,
     progress: ProgressLike = False,
+    lesson: Lesson | None = None,
 ) -> Explanation:
-    """Explain rows whose numbers, and so their random streams, start at `first`."""
+    """Explain rows whose numbers, and so their random streams, start at `first`; a `lesson` is given and continued."""
     rows = assembly.read_rows(X)
     stopping = raise_default(assembly.draft(), stopping)
     problem = ready_problem(assembly, stopping)
@@ -64,18 +65,15 @@ def explain_rows(
         raise InvalidArgumentError("`device` and `surrogate='online'` exclude each other. Leave one of them out.")
     if n_jobs == 1 and not stopping.online and wants_device(device, problem, stopping, keep):
         return _explain_on_device(assembly, problem, rows, first, stopping, entropy, settings, device, progress)
-    if stopping.online and assembly.controls is not None:
-        raise InvalidArgumentError(
-            f"`surrogate='online'` needs control='auto'; got control={assembly.settings['control']!r}, which says what "
-            "controls each row. Leave one of them out."
-        )
     # what is not returned in the end is not gathered in the first place
     kept = math.inf if keep else 0 if keep is False else KEPT
+    if lesson is not None and lesson.function is not None:
+        problem = replace(problem, shared=lesson.function)
     plan = make_plan(problem, stopping)
-    task = partial(_explain_item, problem, plan, entropy, stopping, kept, 0)
+    task = partial(_explain_item, problem, plan, entropy, stopping, kept, 0 if lesson is None else lesson.n_shared)
     items = list(enumerate(rows, start=first))
     results: Iterator[RowResult]
-    if stopping.online and learns_across_rows(problem, plan.controls):
+    if stopping.online and lesson is None and learns_across_rows(problem, plan.controls):
 
         def explain(of_generation: Problem, n_shared: int, some: list[NumberedRow]) -> Iterator[RowResult]:
             own = make_plan(of_generation, stopping)
@@ -89,6 +87,7 @@ def explain_rows(
         results = chain.from_iterable(_first_here(partial(_explain_together, problem, plan.form, task), parts, n_jobs))
     else:
         results = _first_here(task, items, n_jobs)
+    results = results if lesson is None else map(lesson.add, results)
     results_of_rows = limit_kept(_report_progress(results, Reporter(progress, len(rows), 0, DELAY)), keep)
     settings = settings | {
         "n_background_evaluations": assembly.n_background_evaluations,
@@ -136,6 +135,11 @@ def plan_rows(assembly: Assembly, stopping: Stopping, rows: FloatArray | None) -
 
 def ready_problem(assembly: Assembly, stopping: Stopping) -> Problem:
     """The problem with f(background), after refusing a budget that no row could be explained with."""
+    if stopping.online and assembly.controls is not None:
+        raise InvalidArgumentError(
+            f"`surrogate='online'` needs control='auto'; got control={assembly.settings['control']!r}, which says what "
+            "controls each row. Leave one of them out."
+        )
     draft = replace(assembly.draft(), interactions=stopping.interactions)
     refuse_interactions(draft, stopping)
     if draft.form is None:
