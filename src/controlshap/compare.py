@@ -181,7 +181,7 @@ def compare_features(
 
 
 def _names(features: Sequence[Any]) -> list[str]:
-    """What descriptions are called: their short names, or what they print as."""
+    """Labels of descriptions: their short names, or their reprs."""
     if isinstance(features, str) or not isinstance(features, Sequence) or len(features) < 2:
         raise InvalidArgumentError(
             f"`features` must be a list of two or more descriptions, such as ['independent', 'correlated']; got "

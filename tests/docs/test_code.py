@@ -118,6 +118,18 @@ def test_a_question_about_a_type_is_seen(code):
     assert list(questions_about_types({Path("engine/row.py"): ast.parse(code)}))
 
 
+def test_files_that_the_design_names_are_there():
+    root = Path(__file__).resolve().parents[2]
+    paths = [
+        str(path.relative_to(root))
+        for folder in ("src", "tests", "benchmarks")
+        for path in (root / folder).rglob("*.py")
+    ]
+    for page in ("docs/design.md", "docs/mathematics.md", "CONTRIBUTING.md"):
+        for name in re.findall(r"(?<![*\w])[\w/]+\.py\b", (root / page).read_text(encoding="utf-8")):
+            assert any(f"/{path}".endswith(f"/{name}") for path in [*paths, "dev.py"]), f"{page} names {name}"
+
+
 def test_poor_names_and_docstrings_are_seen():
     """Negative control."""
     tree = ast.parse(
