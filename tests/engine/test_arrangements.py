@@ -274,6 +274,23 @@ def test_refining_stopping_and_data_sets(tmp_path):
     assert_allclose(cs.load(tmp_path / "explanation").by_group().values, direct.by_group().values)
 
 
+def test_many_rows_learn_from_each_other_and_no_row_leaves_walks():
+    rng = np.random.default_rng(1)
+    data, slope = rng.normal(size=(30, 12)), 0.3 * rng.normal(size=12)
+    hierarchy = [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9, 10, 11]]
+
+    def jumps(rows):
+        return np.sign(rows @ slope + rows[:, 0] * rows[:, 5])
+
+    explainer = cs.Explainer(jumps, data, hierarchy=hierarchy)
+    found = explainer(rng.normal(size=(10, 12)), budget=1500, rng=0)
+    assert all(method.startswith("Permutation") for method in found.method)
+    assert explainer.plan(budget=1500).alternative is None
+    exact = explainer(found.data[:1], budget=100_000, rng=0)
+    assert exact.status[0] == "exact"
+    assert (np.abs(found.values[0] - exact.values[0]) < 5.0 * found.standard_errors[0]).all()
+
+
 def test_many_columns_in_a_deep_hierarchy():
     rng = np.random.default_rng(0)
     data, slope = rng.normal(size=(20, 200)), rng.normal(size=200) / 14

@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression
 import controlshap as cs
 from controlshap.crossfitting import known_simulated
 from controlshap.estimators.enumeration import all_coalitions
-from controlshap.testing import allowed, causal_quadratic_game, moments_after, shapley_by_definition, values_over
+from controlshap.testing import allowed_orders, causal_quadratic_game, moments_after, shapley_by_definition, values_over
 from controlshap.testing.exhaustive import every_permutation
 
 RNG = np.random.default_rng(61)
@@ -135,7 +135,7 @@ def test_with_an_order_values_are_asymmetric_and_a_linear_model_is_its_own_taylo
     found = make("mixed", linear, control="taylor")(X, budget=300, rng=0)
     assert_allclose(found.values[0], shapley_by_definition(game, 5), atol=1e-9)
     found = make("mixed", linear, control="taylor", order=CASES["mixed"][0])(X, budget=300, rng=0)
-    asymmetric = values_over(game, allowed(5, components=[[4], [2, 1, 3], [0]]))
+    asymmetric = values_over(game, allowed_orders(5, components=[[4], [2, 1, 3], [0]]))
     assert_allclose(found.values[0], asymmetric, atol=1e-9)
 
 

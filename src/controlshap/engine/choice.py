@@ -165,6 +165,7 @@ def choose_alternative(problem: Problem, estimator: Estimator, budget: int, *, e
     """The estimator that may take the place of walks after a pilot of them; None where none may."""
     p, kernel = problem.players.n_players, Kernel()
     asked = problem.estimator is not None or problem.controls is not None or problem.variance is not None
+    asked = asked or problem.players.arrangement is not None  # walks alone respect an order or a hierarchy
     whole = problem.base.finite and not problem.correlated and not problem.imputer.with_replacement
     if asked or early or not whole or not np.isfinite(problem.background).all() or p < FEWEST_TO_LEAVE:
         return None

@@ -92,7 +92,8 @@ class Learner:
         if not old and not new:
             return
         n_rows = (generation.end + 1) * self.n_rows_each
-        candidates = candidate_learners(n_rows, correlated=self.problem.correlated)
+        simulated = self.problem.correlated or self.problem.players.arrangement is not None
+        candidates = candidate_learners(n_rows, correlated=simulated)
         learner = candidates[0]
         with one_blas_thread():  # sums over several threads have other last bits
             if old and new:
@@ -128,7 +129,8 @@ class Lesson:
 def candidate_learners(n_rows: int, *, correlated: bool) -> tuple[Control, ...]:
     """Candidates that may be fitted for a generation of so many rows, the safest first.
 
-    With correlated features known values are simulated for each row: of trees that takes too long.
+    With correlated features, or players that are arranged, known values are simulated for each row: of trees that takes
+    too long.
     """
     if n_rows < ROWS_FOR_NETWORKS:
         return (LogisticRidge(),)
