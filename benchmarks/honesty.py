@@ -1,8 +1,8 @@
 """Does every player of every row have an error that means what it says, on games made to break it?
 
-    python benchmarks/honesty.py --jobs 2                       all games, all cells; writes results/honesty.md
-    python benchmarks/honesty.py --only "labels" --runs 60 --budgets 2000
-    python benchmarks/honesty.py --half tuned
+    python benchmarks/honesty.py --jobs 2                       all cells; writes results/honesty.md
+    python benchmarks/honesty.py --only "labels.* default .* 2,000" --runs 60
+    python benchmarks/honesty.py --half tuned --fresh
 
 Every cell explains the same row many times, each time with random numbers of its own, and is judged by
 
@@ -24,17 +24,20 @@ import multiprocessing
 import re
 import warnings
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from honesty_games import GAMES, game
+from honesty_games import GAMES as FIRST_GAMES
+from honesty_games import Game
+from honesty_kinds import KINDS
 
 import controlshap as cs
 
 RESULTS = Path(__file__).resolve().parent / "results"
-BUDGETS = (200, 500, 2_000, 10_000)
+CACHE = Path(__file__).resolve().parent / ".cache" / "honesty"
+GAMES = FIRST_GAMES | KINDS
 #: Settings of an `Explainer` beside the defaults, by name.
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -43,8 +46,25 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "walks, no control": {"estimator": "permutation", "control": "none"},
     "kernel": {"estimator": "kernel"},
     "kernel, no control": {"estimator": "kernel", "control": "none"},
-    "correlated": {"features": "correlated"},
+    "per feature": {"estimator": "per_feature"},
+    "taylor": {"control": "taylor"},
+    "bootstrap": {"variance": "bootstrap"},
+    "grouped": {"variance": "grouped"},
 }
+#: Games on which settings other than the defaults are run, half of them held back.
+SEVERAL = (
+    "forest labels, 12 players", "boosting, 13 players", "exponential, 8 players", "rare interaction, 100 rows",
+    "steps, 12 players", "correlated, exponential", "8 groups, labels", "torch network", "network labels, 12 players",
+    "SVM score, 9 players", "exponential, 9 players", "influential row, 8 players", "steps, 9 players",
+    "correlated, step, 10 players", "10 groups, exponential", "torch labels",
+)  # fmt: skip
+#: Games that are cheap enough for many evaluations.
+CHEAP = (
+    "AND of 12", "AND of 20", "OR of 14", "rare leaf, 20 players", "exponential, 8 players", "maximum of 10",
+    "exponential, 9 players", "rules, 12 players", "tanh network, 10 players", "steps, 12 players", "repeated rows",
+    "correlated, exponential", "network labels, 30 players", "boosting, 20 players", "torch network", "torch labels",
+    "rules, 60 players, 300 rows", "1,000 rows, one rare", "tree labels, 13 players", "8 groups, labels",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -55,6 +75,12 @@ class Cell:
     settings: str
     budget: int
     stop: str = ""
+
+    @property
+    def name(self) -> str:
+        """All of it."""
+        until = f", until {self.stop}" if self.stop else ""
+        return f"{self.game} | {self.settings}{until} | {f'{self.budget:,}' if self.budget else 'least'}"
 
 
 @dataclass(frozen=True)
@@ -88,6 +114,24 @@ class Judgement:
         return [name for name, broken in rules.items() if broken]
 
 
+@cache
+def game(name: str) -> Game:
+    """A game by its name."""
+    return GAMES[name][1]()
+
+
+def judge_once(cell: Cell, runs: int, *, fresh: bool) -> Judgement | str:
+    """What was measured before, or `judge` now."""
+    path = CACHE / f"{re.sub(r'[^a-z0-9]+', '-', f'{cell} {runs}'.lower())}.json"
+    if path.exists() and not fresh:
+        kept = json.loads(path.read_text())
+        return kept if isinstance(kept, str) else Judgement(**kept)
+    found = judge(cell, runs)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found if isinstance(found, str) else asdict(found)))
+    return found
+
+
 def judge(cell: Cell, runs: int) -> Judgement | str:
     """Explain the row of a game many times; the library's refusal is its message."""
     problem = game(cell.game)
@@ -95,9 +139,11 @@ def judge(cell: Cell, runs: int) -> Judgement | str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            explainer = cs.Explainer(problem.model, problem.background, **SETTINGS[cell.settings])
+            explainer = cs.Explainer(problem.model, problem.background, **problem.settings | SETTINGS[cell.settings])
             limits: dict[str, Any] = {"stop": cell.stop} if cell.stop else {}
-            found = explainer(np.tile(problem.x, (runs, 1)), budget=cell.budget, rng=1, keep=False, **limits)
+            rows, limits = np.tile(problem.x, (runs, 1)), limits | problem.call
+            budget = cell.budget or least_budget(explainer, problem)
+            found = explainer(rows, budget=budget, rng=1, keep=False, **limits)
         except cs.ControlShapError as error:
             return f"{type(error).__name__}: {error}"
     shape = (runs, *truth.shape)
@@ -130,6 +176,18 @@ def judge(cell: Cell, runs: int) -> Judgement | str:
     )
 
 
+def least_budget(explainer: cs.Explainer, problem: Game) -> int:
+    """The least budget that is not refused."""
+    budget = 1
+    while True:
+        try:
+            explainer(problem.x, budget=budget, **problem.call)
+        except cs.BudgetTooSmallError as error:
+            budget = max(error.needed, budget + 1)
+        else:
+            return budget
+
+
 def count_certificates(found: cs.Explanation, values: Any, truth: Any, stop: str) -> tuple[float, float]:
     """Shares of runs that certified something, and something wrong: signs if these were asked for, else the order."""
     if stop == "signs":
@@ -149,47 +207,47 @@ def count_certificates(found: cs.Explanation, values: Any, truth: Any, stop: str
     return certified / len(values), wrong / len(values)
 
 
-def cells(names: list[str], budgets: tuple[int, ...], settings: list[str]) -> list[Cell]:
-    """All cells, cheap ones first."""
-    found = [Cell(name, setting, budget) for budget in budgets for name in names for setting in settings]
-    found += [Cell(name, "no control", 10_000, "signs") for name in names]
+def cells() -> list[Cell]:
+    """All cells, cheap ones first; a budget of 0 is the least that is allowed."""
+    found = [Cell(name, "default", budget) for budget in (0, 200, 500, 2_000) for name in GAMES]
+    found += [Cell(name, "default", 10_000) for name in CHEAP]
+    found += [Cell(name, "default", 50_000) for name in CHEAP[4:9]]
+    found += [Cell(name, setting, 500) for setting in list(SETTINGS)[1:] for name in SEVERAL]
+    found += [Cell(name, "default", 5_000, stop) for stop in ("signs", "top 3") for name in GAMES]
     return sorted(found, key=lambda cell: cell.budget)
 
 
 def main() -> None:
     """Run, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="regular expression on the names of games")
+    parser.add_argument("--only", default="", help="regular expression on games, settings, stop rules and budgets")
     parser.add_argument("--half", choices=("tuned", "held back"))
-    parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--budgets", type=int, nargs="*", default=BUDGETS)
-    parser.add_argument("--settings", nargs="*", default=["default", "no control"], choices=list(SETTINGS))
+    parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--fresh", action="store_true", help="measure again what is in benchmarks/.cache")
     parser.add_argument("--out", type=Path, help="where to write; by default results/honesty.md for complete runs")
     options = parser.parse_args()
-    names = [name for name in GAMES if re.search(options.only, name)]
+    todo = [cell for cell in cells() if re.search(options.only, cell.name)]
     if options.half:
-        names = [name for name in names if GAMES[name][0] == (options.half == "tuned")]
-    todo = cells(names, tuple(options.budgets), options.settings)
+        todo = [cell for cell in todo if GAMES[cell.game][0] == (options.half == "tuned")]
     with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
         judged = []
-        for cell, found in zip(todo, pool.imap(partial(judge, runs=options.runs), todo), strict=True):
+        measure = partial(judge_once, runs=options.runs, fresh=options.fresh)
+        for cell, found in zip(todo, pool.imap(measure, todo), strict=True):
             judged.append((cell, found))
             print(line(cell, found), flush=True)
     text = report(judged, options.runs)
-    print(text)
-    complete = not options.only and not options.half and tuple(options.budgets) == BUDGETS
-    out = options.out or (RESULTS / "honesty.md" if complete else None)
-    if out is not None:
+    out = options.out or (RESULTS / "honesty.md" if not options.only and not options.half else None)
+    if out is None:
+        print(text[: text.index("Coverage of live")])
+    else:
         out.write_text(text)
-        records = [asdict(cell) | (asdict(f) if isinstance(f, Judgement) else {"note": f}) for cell, f in judged]
-        out.with_suffix(".json").write_text(json.dumps(records, indent=1))
 
 
 def line(cell: Cell, found: Judgement | str) -> str:
     """A line of the table."""
     half = "tuned" if GAMES[cell.game][0] else "held back"
-    name = f"| {cell.game} | {half} | {cell.settings}{', until ' + cell.stop if cell.stop else ''} | {cell.budget:,} |"
+    name = f"| {half} | {cell.name} |"
     if isinstance(found, str):
         return f"{name} {found.split(':')[0]} | | | | | | | | |"
     return (
@@ -222,7 +280,7 @@ def report(judged: list[tuple[Cell, Judgement | str]], runs: int) -> str:
         "", "Coverage of live players (worst player; whole rows) in %; reported over observed error, median and "
         "lowest; values with error 0 that are wrong in %; runs that certified something, and something wrong, in %; "
         "values marked as not reliable in %; root mean square error over the size of the values.", "",
-        "| game | half | settings | evaluations | coverage | ratio | lowest | error 0 | certified, wrong | not "
+        "| half | game | settings | evaluations | coverage | ratio | lowest | error 0 | certified, wrong | not "
         "reliable | error | method | misses |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip

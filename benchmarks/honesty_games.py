@@ -7,8 +7,7 @@ background and one explained row; true values come from all coalitions (up to 14
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
 from itertools import product
 from math import factorial
 from typing import Any
@@ -22,12 +21,14 @@ TRUTH_PAIRS = 20_000
 
 @dataclass(frozen=True)
 class Game:
-    """One explained row with its true values `(players, outputs)`."""
+    """One explained row with its true values `(players, outputs)`, and what an `Explainer` and its call are told."""
 
-    model: Callable[[Rows], Rows]
+    model: Any
     background: Rows
     x: Rows
     truth: Rows
+    settings: dict[str, Any] = field(default_factory=dict)
+    call: dict[str, Any] = field(default_factory=dict)
 
 
 def enumerate_values(model: Callable[[Rows], Rows], background: Rows, x: Rows) -> Rows:
@@ -304,9 +305,3 @@ GAMES: dict[str, tuple[bool, Callable[[], Game]]] = {
     "one-hot rare levels": (True, lambda: _one_hot(200, 0)),
     "one-hot rare levels, 60 rows": (False, lambda: _one_hot(60, 6)),
 }
-
-
-@cache
-def game(name: str) -> Game:
-    """A game by its name."""
-    return GAMES[name][1]()
