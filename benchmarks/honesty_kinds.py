@@ -1,7 +1,7 @@
 """Further games for `honesty.py`: groups, repeated and very few or many rows, wide data, dependent features, devices.
 
-True values come from the definition (`controlshap.testing`), from few-player parts of a sum (Shapley values are linear),
-or, where v(S) has no closed form, from long runs without control.
+True values come from the definition (`controlshap.testing`), from few-player parts of a sum (Shapley values are
+linear), or, where v(S) has no closed form, from long runs without control.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from controlshap.testing import shapley_by_definition
 LONG_RUNS, LONG_BUDGET = 10, 20_000
 
 
-def values_of_parts(
-    parts: list[tuple[tuple[int, ...], Callable[[Rows], Rows]]], background: Rows, x: Rows
-) -> Rows:
+def values_of_parts(parts: list[tuple[tuple[int, ...], Callable[[Rows], Rows]]], background: Rows, x: Rows) -> Rows:
     """Shapley values of a sum of functions of a few columns each: `function(rows of these columns)`."""
     truth = np.zeros((len(x), 1))
     for columns, function in parts:

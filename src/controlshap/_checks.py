@@ -41,6 +41,35 @@ def check_level(level: Any) -> float:
     return float(level)
 
 
+def check_range(output_range: Any) -> tuple[float, float]:
+    """Two finite numbers, the smaller one first."""
+    try:
+        low, high = output_range
+    except (TypeError, ValueError):
+        low = high = None
+    if not (is_real(low) and is_real(high) and -np.inf < float(low) < float(high) < np.inf):
+        raise InvalidArgumentError(
+            f"`output_range` must be two finite numbers, the smaller one first, that no output of the model leaves; "
+            f"got {show(output_range)}. Use (0, 1) for probabilities."
+        )
+    return float(low), float(high)
+
+
+def check_guarantee(guarantee: Any, output_range: Any) -> None:
+    """Refuse guarantees other than "finite", one without a range, and a range without one."""
+    if guarantee not in (None, "finite"):
+        raise InvalidArgumentError(f"`guarantee` must be 'finite' or None; got {show(guarantee)}.")
+    if guarantee is None and output_range is not None:
+        raise InvalidArgumentError("`output_range` is for guarantee='finite'. Add that, or leave the range out.")
+    if guarantee is not None and output_range is None:
+        raise InvalidArgumentError(
+            "`guarantee='finite'` needs `output_range=(low, high)`, which no output of the model leaves: (0, 1) for "
+            "probabilities."
+        )
+    if output_range is not None:
+        check_range(output_range)
+
+
 def positive(name: str, value: Any, what: str, way_out: str) -> None:
     """Refuse what is not a positive number."""
     if value is not None and (not is_real(value) or not 0 < value < np.inf):

@@ -225,6 +225,8 @@ class Explainer:
         history: bool = False,
         interactions: int | None = None,
         surrogate: str | None = None,
+        guarantee: Literal["finite"] | None = None,
+        output_range: tuple[float, float] | None = None,
         device: str | None = None,
         progress: ProgressLike = None,
         **other: Never,
@@ -263,6 +265,13 @@ class Explainer:
             "online" to learn from row to row: rows are explained in generations of 1, 2, 4, 8, ... rows, each
             controlled by a function that is fitted to evaluations of all earlier ones, which costs none. What is found
             for a row then depends on the rows before it in the call (not on those behind it).
+        guarantee : {None, "finite"}
+            "finite" for intervals that hold for any number of units and whatever was not seen
+            (`explanation.confidence_interval(guarantee="finite")`), at `level`, and for `stop` to rest on them. Rows
+            are then drawn at random and nothing is fitted, so errors are larger.
+        output_range : (float, float), optional
+            What no output of the model leaves, for the guarantee: (0, 1) for probabilities. An output that does is an
+            error.
         device : str, optional
             For torch modules: where all rows are explained at once, built, evaluated and reduced there ("cuda", "cpu";
             the module must be on it). By default where a module on a GPU and the settings allow it: a budget alone,
@@ -284,7 +293,8 @@ class Explainer:
             raise InvalidArgumentError(f"`history` must be True or False; got {history!r}.")
         limits = Limits(
             budget=budget, tolerance=tolerance, absolute_tolerance=absolute_tolerance, stop=stop, level=level,
-            time_limit=time_limit, interactions=interactions, surrogate=surrogate,
+            time_limit=time_limit, interactions=interactions, surrogate=surrogate, guarantee=guarantee,
+            output_range=output_range,
         )  # fmt: skip
         stopping = limits.stopping(self.players.n_players, staged=bool(history))
         settings = describe_call(self._assembly, limits, stopping)

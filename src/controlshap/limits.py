@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
-from controlshap._checks import at_least, check_level, positive
+from controlshap._checks import at_least, check_guarantee, check_level, check_range, positive
 from controlshap._errors import InvalidArgumentError
 from controlshap.statistics.stopping import Stopping, parse_rules
 
@@ -27,6 +27,8 @@ class LimitOptions(TypedDict, total=False):
     time_limit: float | None
     interactions: int | None
     surrogate: str | None
+    guarantee: Literal["finite"] | None
+    output_range: tuple[float, float] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,10 @@ class Limits:
         2 for pairwise interactions beside the values, from the same evaluations.
     surrogate : {None, "online"}
         "online" for rows that are controlled by what was learned from the rows before them.
+    guarantee : {None, "finite"}
+        "finite" for units that give intervals which hold for any number of them.
+    output_range : (float, float) or None
+        What the model's outputs cannot leave, for the guarantee.
     """
 
     budget: int | None = None
@@ -62,6 +68,8 @@ class Limits:
     time_limit: float | None = None
     interactions: int | None = None
     surrogate: str | None = None
+    guarantee: Literal["finite"] | None = None
+    output_range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if self.budget is not None:
@@ -73,6 +81,13 @@ class Limits:
         )  # fmt: skip
         positive("time_limit", self.time_limit, "seconds for each row", "Leave it out for none.")
         check_level(self.level)
+        check_guarantee(self.guarantee, self.output_range)
+        if self.guarantee is not None and self.interactions is not None:
+            raise InvalidArgumentError("`guarantee` is about values: interactions have none. Leave one of them out.")
+        if self.guarantee is not None and self.surrogate is not None:
+            raise InvalidArgumentError(
+                "`guarantee` goes without controls, and `surrogate` is one. Leave one of them out."
+            )
         if self.interactions is not None and (isinstance(self.interactions, bool) or self.interactions != 2):
             raise InvalidArgumentError(
                 f"`interactions` must be 2 or None: pairs of players are what there is; got {self.interactions!r}."
@@ -102,10 +117,12 @@ class Limits:
             is_default=self.budget is None and default == DEFAULT_BUDGET,
             interactions=self.interactions is not None,
             online=self.surrogate == "online",
+            output_range=None if self.output_range is None else check_range(self.output_range),
         )
 
     def describe(self, stopping: Stopping) -> dict[str, Any]:
         """Settings for a result to keep: the budget that applied, and the rules as a list."""
         rules = [self.stop] if isinstance(self.stop, str) else list(self.stop or [])
-        numbers = {"tolerance": stopping.tolerance, "absolute_tolerance": stopping.absolute}
+        given = None if stopping.output_range is None else list(stopping.output_range)
+        numbers = {"output_range": given, "tolerance": stopping.tolerance, "absolute_tolerance": stopping.absolute}
         return asdict(self) | numbers | {"budget": stopping.budget, "stop": rules, "time_limit": stopping.time_limit}

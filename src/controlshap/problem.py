@@ -125,7 +125,7 @@ class Problem:
     surrogate that was fitted before; `seconds` is what an evaluation takes, where it was told; `margin` is the known
     margin of a classifier whose probability has no known form; `interactions` says that a call asks for these; `noise`
     (outputs,) is the standard deviation of an answer of a model that answers differently when asked again, None for
-    others.
+    others; `output_range` is what no output leaves where a call asks for a finite guarantee, None in other calls.
     """
 
     model: Model
@@ -146,6 +146,7 @@ class Problem:
     interactions: bool = False
     margin: Margin | None = None
     noise: FloatArray | None = None
+    output_range: tuple[float, float] | None = None
 
     @property
     def correlated(self) -> bool:

@@ -127,6 +127,9 @@ def _choose_freely(
     if estimator is not None:
         return estimator.with_draws(len(problem.base.rows)) if problem.base.finite else estimator
     base = problem.base
+    if problem.output_range is not None and not (base.finite and _can_enumerate(problem, budget, early=early)):
+        reasons["estimator"] = "paired walks with rows drawn at random, whose terms are independent and bounded"
+        return Permutation()
     if _can_enumerate(problem, budget, early=early):
         reasons["estimator"] = "all coalitions fit the budget" if base.finite else "all coalitions cost less than walks"
         return Enumeration()
@@ -224,6 +227,9 @@ def choose_controls(
     """The controls asked for, or for "auto" those that the evaluations pay for; and those of rows out of reach."""
     if problem.players.n_players == 1:
         return (), None
+    if problem.output_range is not None:
+        reasons["control"] = "the guarantee is for bounded terms of independent units"
+        return (), None
     if problem.controls is not None:
         return problem.controls, None
     if estimator.exact_per_draw:
@@ -297,7 +303,7 @@ def choose_keeping(
     """How many units are stored: one by one, in batches, or as means of coalitions over the background."""
     fitted = [control for control in controls if control.is_fitted]
     processes = [control for control in fitted if control.models_coalitions]
-    if not variance.takes_batches:
+    if not variance.takes_batches or problem.output_range is not None:
         return "units"
     if estimator.without_replacement:
         return "coalition means" if len(processes) == len(fitted) else "units"

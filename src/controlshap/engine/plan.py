@@ -157,7 +157,7 @@ def _assemble(problem: Problem, budget: int, estimator: Estimator, reasons: dict
     if problem.controls is None and controls and least_budget(problem, estimator, controls, variance, budget) > budget:
         controls, others = (), None
         reasons["control"] = "no automatic control fits the budget"
-    own = problem.imputer.with_replacement or estimator.draws_own_rows
+    own = problem.imputer.with_replacement or estimator.draws_own_rows or problem.output_range is not None
     # whole backgrounds, enumerated or used again with every coalition, have nothing to replace
     replaced = own and problem.base.finite and not estimator.exact_per_draw and not estimator.without_replacement
     return Plan(

@@ -9,6 +9,7 @@ from controlshap._types import FloatArray
 from controlshap.engine.choice import choose_estimator, choose_variance
 from controlshap.engine.costs import check_budget
 from controlshap.engine.plan import Plan
+from controlshap.models.model import refuse_outside
 from controlshap.problem import Problem
 from controlshap.statistics.stopping import Stopping
 
@@ -64,6 +65,28 @@ def refuse_interactions(problem: Problem, stopping: Stopping) -> None:
             f"`interactions=2` needs walks, KernelSHAP or all coalitions; got estimator={estimator!r}. Use "
             "estimator='auto', 'permutation' or 'kernel'."
         )
+
+
+def refuse_guarantee(problem: Problem) -> None:
+    """Refuse settings under which units are not independent with bounded terms, where a finite guarantee is asked for.
+
+    Walks of rows that are drawn at random are; what is fitted to other units of the row, and cycles, are not.
+    """
+    if problem.output_range is None:
+        return
+    given = {"estimator": problem.estimator, "control": problem.controls or None, "variance": problem.variance}
+    wrong = next((name for name, value in given.items() if value is not None), None)
+    if wrong is not None:
+        raise InvalidArgumentError(
+            f"`guarantee='finite'` is for independent units with bounded terms, which it chooses itself; got "
+            f"{wrong}={given[wrong]!r}. Leave `{wrong}` at 'auto'."
+        )
+    if problem.noise is not None:
+        raise InvalidArgumentError(
+            "`guarantee='finite'`: the model answers differently when asked again, and what it said of x and of the "
+            "background is shared by all units. Fix its random numbers, or leave the guarantee out."
+        )
+    refuse_outside(problem.base.values[:, :, 0], problem.output_range, "the background")
 
 
 def refuse_budget(problem: Problem, stopping: Stopping) -> None:

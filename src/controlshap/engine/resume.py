@@ -21,7 +21,11 @@ def refine_rows(assembly: Assembly, explanation: Explanation, stopping: Stopping
     """The earlier explanation with its inexact rows continued up to the new limits."""
     continuations = continue_from(explanation, assembly.players.names, stopping)
     rows = assembly.read_rows(explanation.data)
-    planned = Stopping(int(explanation.settings["budget"]), interactions=has_interactions(explanation))
+    told = explanation.settings.get("output_range")
+    output_range = None if told is None else (float(told[0]), float(told[1]))
+    planned = Stopping(
+        int(explanation.settings["budget"]), interactions=has_interactions(explanation), output_range=output_range
+    )
     problem = ready_problem(assembly, planned)
     check_same(explanation, problem, assembly.description)
     items = [
@@ -75,6 +79,8 @@ def continue_from(
             alpha_fraction=0.5 ** (earlier["refinements"] + 1),
             was_early=early,
             interactions=has_interactions(explanation),
+            output_range=None if told.get("output_range") is None else tuple(told["output_range"]),
+            alpha=stopping.alpha if told.get("output_range") is None else 1.0 - float(told["level"]),
         )
         continuations.append((row, limits, Recording(outputs, stages, records=True)))
     return continuations

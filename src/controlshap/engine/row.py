@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 
@@ -31,9 +32,11 @@ from controlshap.sampling.game import Game
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.statistics.analysis import Analysis, Sample, analyse
 from controlshap.statistics.background_error import background_variances
+from controlshap.statistics.betting import finite_bounds
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.model_noise import add_noise
 from controlshap.statistics.stopping import Snapshot, Stopping
+from controlshap.statistics.terms import MeanTerms
 
 #: Units below which resampling understates the error of a control with a fitted coefficient
 #: (benchmarks/results/calibration.md).
@@ -124,6 +127,7 @@ class Run:
     pilot: Run | None = None
     n_looked: int = 0
     history: list[tuple[int, FloatArray, FloatArray]] = field(default_factory=list)
+    guaranteed: FloatArray | None = None
     analysis: Analysis = field(init=False)
     functions: tuple[Functions, ...] = field(init=False)
     snapshot: Snapshot = field(init=False)
@@ -266,7 +270,7 @@ class Run:
         may_look = stopping.looks and not self.plan.is_exact and self.n_looked < self.n_looks
         if may_look and (n_units >= stopping.first_look or is_last):
             self.n_looked += 1
-            if stopping.error_ratio(self.snapshot, self.alpha_fraction) <= 1.0:
+            if self._is_reached():
                 self.status = "converged"
                 return
         if is_last:
@@ -278,12 +282,44 @@ class Run:
         if self.next_units == n_units:
             self.status = "time reached"
 
+    def _is_reached(self) -> bool:
+        """Whether everything is certain, or small enough, that was asked for."""
+        stopping = self.stopping
+        if stopping.output_range is None:
+            return stopping.error_ratio(self.snapshot, self.alpha_fraction) <= 1.0
+        self.guaranteed = self._guarantee()
+        certain = all(rule.certain_by(self.snapshot.values, *self.guaranteed[2:]) for rule in stopping.rules)
+        return certain and replace(stopping, rules=()).error_ratio(self.snapshot, self.alpha_fraction) <= 1.0
+
+    def _guarantee(self) -> FloatArray:
+        """Bounds `(4, players, outputs)` that hold for any number of units, of each value and of all together.
+
+        Bounds of earlier looks hold as well: each look has its part of alpha.
+        """
+        assert self.stopping.output_range is not None
+        terms = cast("MeanTerms", self.sampler.terms()).values[:, :-1, :, 0]  # (n, p, o)
+        n, p, n_outputs = terms.shape
+        alpha, reach = self.alpha_fraction * self.stopping.alpha, float(np.ptp(self.stopping.output_range))
+        each = [
+            np.stack(finite_bounds(terms.reshape(n, -1), np.full((n, p * n_outputs), reach), alpha / share))
+            for share in (1, p)
+        ]
+        found = np.concatenate(each).reshape(4, p, n_outputs)
+        if self.live is not None:
+            found = np.where(self.live[:, None], found, 0.0)
+        if self.guaranteed is not None:
+            low, high = np.maximum(found[::2], self.guaranteed[::2]), np.minimum(found[1::2], self.guaranteed[1::2])
+            found = np.stack([low[0], high[0], low[1], high[1]])
+        return found
+
     def finish(self) -> RowResult:
         """The result of the run; warns about goals that it did not reach."""
         status, plan = self.status or "", self.plan
         if self.stopping.looks and status in ("budget reached", "time reached"):
             self._warn_unfinished(status)
         self._warn_few_to_resample()
+        if self.stopping.output_range is not None and status != "exact" and self.guaranteed is None:
+            self.guaranteed = self._guarantee()
         applied = (*plan.prepared_controls, *plan.fitted_controls)
         before = () if self.pilot is None else (self.pilot.plan.estimator,)
         return RowResult(
@@ -299,6 +335,7 @@ class Run:
             stages=tuple(self.stages) if self.pilot is None else (*self.pilot.stages, *self.stages),
             history=tuple(self.history),
             pairs=self._interactions() if self.stopping.interactions else None,
+            guaranteed=self.guaranteed,
         )
 
     def share(self, n_evaluations: int) -> EvaluatedRows | None:

@@ -21,7 +21,7 @@ from controlshap.engine.device import wants_device
 from controlshap.engine.exact import explain_together, games_of_form
 from controlshap.engine.generations import Lesson, NumberedRow, explain_in_generations
 from controlshap.engine.plan import Plan, make_plan
-from controlshap.engine.refusals import refuse_budget, refuse_interactions
+from controlshap.engine.refusals import refuse_budget, refuse_guarantee, refuse_interactions
 from controlshap.engine.row import explain_row
 from controlshap.functions import KnownFunction
 from controlshap.limits import Limits
@@ -140,11 +140,16 @@ def ready_problem(assembly: Assembly, stopping: Stopping) -> Problem:
             f"`surrogate='online'` needs control='auto'; got control={assembly.settings['control']!r}, which says what "
             "controls each row. Leave one of them out."
         )
-    draft = replace(assembly.draft(), interactions=stopping.interactions)
+    asked: dict[str, Any] = {"interactions": stopping.interactions, "output_range": stopping.output_range}
+    draft = replace(assembly.draft(), **asked)
     refuse_interactions(draft, stopping)
     if draft.form is None:
         refuse_budget(draft, stopping)
-    return replace(assembly.problem(), interactions=stopping.interactions)
+    problem = replace(assembly.problem(), **asked)
+    if stopping.output_range is None:
+        return problem
+    refuse_guarantee(problem)
+    return replace(problem, model=replace(problem.model, output_range=stopping.output_range))
 
 
 def collect_rows(

@@ -13,6 +13,9 @@ import numpy as np
 from controlshap._errors import ModelOutputError
 from controlshap._types import FloatArray
 
+#: Part of a range by which an output may leave it: rounding of single precision.
+RANGE_ROUNDING = 1e-6
+
 
 def _as_they_are(rows: FloatArray) -> FloatArray:
     """Rows for a model that takes arrays of doubles; a named function, so that a model can be pickled."""
@@ -37,6 +40,8 @@ class Model:
         What an output is: "probability", "decision function", "prediction"; empty where nobody knows.
     name : str
         What people call the model: its class, or the name of the function.
+    output_range : tuple of float, or None
+        What no output leaves, where that was promised: one that does is an error.
     """
 
     predict: Callable[[Any], Any]
@@ -45,6 +50,7 @@ class Model:
     output_names: tuple[str, ...] | None = None
     quantity: str = ""
     name: str = "a function"
+    output_range: tuple[float, float] | None = None
 
     def __call__(self, rows: FloatArray, *, n_outputs: int | None, where: str) -> FloatArray:
         """Predict rows, shape (n, outputs); `where` names the rows in error messages."""
@@ -54,7 +60,10 @@ class Model:
         except Exception as error:
             error.add_note(f"controlshap: the model raised this on {where} ({len(rows)} rows).")
             raise
-        return check_outputs(raw, len(rows), n_outputs, where)
+        outputs = check_outputs(raw, len(rows), n_outputs, where)
+        if self.output_range is not None:
+            refuse_outside(outputs, self.output_range, where)
+        return outputs
 
 
 def check_outputs(raw: Any, n_rows: int, n_outputs: int | None, where: str) -> FloatArray:
@@ -87,6 +96,19 @@ def check_outputs(raw: Any, n_rows: int, n_outputs: int | None, where: str) -> F
             "background rows are mixed column by column: can the model handle such rows?"
         )
     return outputs
+
+
+def refuse_outside(outputs: FloatArray, output_range: tuple[float, float], where: str) -> None:
+    """Refuse outputs that leave a range by more than rounding."""
+    low, high = output_range
+    least, most = float(outputs.min(initial=high)), float(outputs.max(initial=low))
+    slack = RANGE_ROUNDING * (high - low)
+    if least < low - slack or most > high + slack:
+        worst = least if low - least > most - high else most
+        raise ModelOutputError(
+            f"`output_range=({low:g}, {high:g})` is what no output of the model leaves, but on {where} it returned "
+            f"{worst:.6g}. The guarantee rests on the range: give one that holds for every row, or leave it out."
+        )
 
 
 def _read_outputs(raw: Any) -> FloatArray:

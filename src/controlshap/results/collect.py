@@ -39,7 +39,11 @@ class PairResult:
 
 @dataclass(frozen=True)
 class RowResult:
-    """Estimates of one row, what they cost and how the run ended; `evaluated` is what later rows may learn from."""
+    """Estimates of one row, what they cost and how the run ended; `evaluated` is what later rows may learn from.
+
+    `guaranteed` (4, players, outputs) are bounds that hold for any number of units: low and high of each value, and of
+    all values together.
+    """
 
     analysis: Analysis
     n_evaluations: int
@@ -54,6 +58,7 @@ class RowResult:
     history: tuple[tuple[int, FloatArray, FloatArray], ...] = ()
     pairs: PairResult | None = None
     evaluated: EvaluatedRows | None = None
+    guaranteed: FloatArray | None = None
 
     @property
     def largest_error(self) -> float:
@@ -88,6 +93,7 @@ class RowArrays:
     evaluations : tuple of ndarray or None
     pairs : PairResult or None
         With a leading axis of rows.
+    guaranteed : ndarray of shape (rows, 4, players, outputs) or None
     """
 
     values: FloatArray
@@ -107,6 +113,7 @@ class RowArrays:
     background_variances: FloatArray | None = None
     evaluations: tuple[FloatArray, ...] | None = None
     pairs: PairResult | None = None
+    guaranteed: FloatArray | None = None
 
     @classmethod
     def stack(cls, results: list[RowResult]) -> RowArrays:
@@ -133,6 +140,7 @@ class RowArrays:
             background_variances=np.stack(of_background) if len(of_background) == len(results) else None,
             evaluations=_evaluations(results),
             pairs=PairResult.stack(pairs) if pairs else None,
+            guaranteed=_guaranteed(results),
         )
 
     def explanation(
@@ -144,7 +152,10 @@ class RowArrays:
         def drop_output(array: FloatArray) -> FloatArray:
             return array[..., 0] if single else array
 
-        between, pairs = self.background_variances, self.pairs
+        between, pairs, bounds = self.background_variances, self.pairs, self.guaranteed
+        if bounds is None and settings.get("guarantee"):  # all rows are exact
+            bounds = np.repeat(self.values[:, None, :-1], 4, axis=1)
+        ends = [None] * 4 if bounds is None else [drop_output(bounds[:, k]) for k in range(4)]
         return Explanation(
             values=drop_output(self.values[:, :-1]),
             standard_errors=drop_output(np.sqrt(self.variances[:, :-1])),
@@ -171,10 +182,22 @@ class RowArrays:
             background_standard_errors=None if between is None else drop_output(np.sqrt(between)),
             evaluations=self.evaluations,
             stages=self.stages,
+            guaranteed_low=ends[0],
+            guaranteed_high=ends[1],
+            guaranteed_low_together=ends[2],
+            guaranteed_high_together=ends[3],
             interaction_indices=None if pairs is None else drop_output(pairs.indices),
             interaction_standard_errors=None if pairs is None else drop_output(pairs.standard_errors),
             interaction_degrees_of_freedom=None if pairs is None else drop_output(pairs.dof),
         )
+
+
+def _guaranteed(results: list[RowResult]) -> FloatArray | None:
+    """Bounds of rows, of exact ones their values; None where no row has any."""
+    if all(r.guaranteed is None for r in results):
+        return None
+    exact = [np.stack([r.analysis.controlled.values[:-1]] * 4) for r in results]
+    return np.stack([own if r.guaranteed is None else r.guaranteed for r, own in zip(results, exact, strict=True)])
 
 
 def histories(results: list[RowResult]) -> list[History]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.data.players import is_one_hot
 from controlshap.results.axes import axes, join_rows, row_index, take_output, take_rows
 from controlshap.results.interactions import Interactions
-from controlshap.results.intervals import half_widths
+from controlshap.results.intervals import guaranteed_interval, half_widths
 from controlshap.results.ranking import Ranking, rank
 from controlshap.results.summary import Summary, summarise
 from controlshap.results.wording import describe_outputs
@@ -118,6 +118,9 @@ class Explanation:
     interaction_indices, interaction_standard_errors, interaction_degrees_of_freedom : ndarray or None
         Of shape (rows, pairs) or (rows, pairs, outputs); read by `interactions`. None unless asked for with
         `interactions=2`.
+    guaranteed_low, guaranteed_high, guaranteed_low_together, guaranteed_high_together : ndarray or None
+        Bounds of the shape of `values` that `confidence_interval(guarantee="finite")` reads: of each value, and of all
+        values of a row. None unless asked for with `guarantee="finite"`.
     row_numbers : ndarray of shape (rows,)
         Number of each row in the run that explained it, on which its random numbers depend.
     """
@@ -151,6 +154,10 @@ class Explanation:
     interaction_indices: FloatArray | None = field(default=None, metadata=axes("rows", "pairs", "outputs"))
     interaction_standard_errors: FloatArray | None = field(default=None, metadata=axes("rows", "pairs", "outputs"))
     interaction_degrees_of_freedom: FloatArray | None = field(default=None, metadata=axes("rows", "pairs", "outputs"))
+    guaranteed_low: FloatArray | None = field(default=None, metadata=axes("rows", "players", "outputs"))
+    guaranteed_high: FloatArray | None = field(default=None, metadata=axes("rows", "players", "outputs"))
+    guaranteed_low_together: FloatArray | None = field(default=None, metadata=axes("rows", "players", "outputs"))
+    guaranteed_high_together: FloatArray | None = field(default=None, metadata=axes("rows", "players", "outputs"))
     row_numbers: IntArray = field(default=None, metadata=axes("rows"))  # type: ignore[arg-type]  # filled in below
 
     def __post_init__(self) -> None:
@@ -256,7 +263,13 @@ class Explanation:
         return (self.gain - 1.0) * self.n_evaluations
 
     def confidence_interval(
-        self, level: float = 0.95, *, simultaneous: bool = False, background: bool = False
+        self,
+        level: float = 0.95,
+        *,
+        simultaneous: bool = False,
+        background: bool = False,
+        guarantee: Literal["finite"] | None = None,
+        output_range: tuple[float, float] | None = None,
     ) -> tuple[FloatArray, FloatArray]:
         """Bounds that hold each true value with probability `level`.
 
@@ -269,12 +282,21 @@ class Explanation:
         background : bool
             Whether the true value is that of the population of which the background is a sample
             (`background_standard_errors`); otherwise that of the background itself.
+        guarantee : {None, "finite"}
+            "finite" for bounds that hold for any number of units and at any moment of stopping, whatever jumps were not
+            seen. The rows must have been explained with `guarantee="finite"`, the same level and `output_range`.
+        output_range : (float, float), optional
+            What the outputs cannot leave, as it was given then.
 
         Returns
         -------
         low, high : ndarray of the shape of `values`
         """
         level = check_level(level)
+        if guarantee is not None or output_range is not None:
+            return guaranteed_interval(
+                self, level, guarantee, output_range, simultaneous=simultaneous, background=background
+            )
         reach = half_widths(self, level, simultaneous=simultaneous, background=background)
         return self.values - reach, self.values + reach
 

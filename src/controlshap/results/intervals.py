@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from controlshap._checks import check_guarantee, check_range, show
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
 from controlshap.statistics.certainty import quantile, simultaneous_tail, tail_dof
@@ -25,6 +26,37 @@ def half_widths(explanation: Explanation, level: float, *, simultaneous: bool, b
         errors, dof = _add_background(explanation)
     critical = _simultaneous(explanation, level, errors, dof) if simultaneous else quantile(dof, (1.0 - level) / 2.0)
     return np.where(errors > 0, critical * errors, 0.0)
+
+
+def guaranteed_interval(
+    explanation: Explanation, level: float, guarantee: Any, output_range: Any, *, simultaneous: bool, background: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Bounds that hold for any number of units, which were computed where the units were."""
+    settings, told = explanation.settings, explanation.settings.get("output_range")
+    check_guarantee(guarantee, told if output_range is None else output_range)
+    if told is None or explanation.guaranteed_low is None:
+        raise InvalidArgumentError(
+            "`guarantee='finite'`: the units of this explanation are not independent with bounded terms (background "
+            "rows in cycles, or controls that were fitted to the same units), so that there is no such interval. "
+            f"Explain with guarantee='finite', output_range={show(output_range or (0, 1))}."
+        )
+    if output_range is not None and check_range(output_range) != tuple(told):
+        raise InvalidArgumentError(
+            f"`output_range={show(output_range)}`: the rows were explained with {tuple(told)}. Leave it out, or "
+            "explain again."
+        )
+    if abs(level - settings["level"]) > 1e-12:
+        raise InvalidArgumentError(
+            f"`level={level:g}`: bets were placed for level={settings['level']:g}, which the rows were explained with. "
+            f"Explain with level={level:g}."
+        )
+    if background:
+        raise InvalidArgumentError("`background=True`: the guarantee is for the background as given. Leave it out.")
+    together = (explanation.guaranteed_low_together, explanation.guaranteed_high_together)
+    low, high = together if simultaneous else (explanation.guaranteed_low, explanation.guaranteed_high)
+    assert low is not None
+    assert high is not None
+    return low, high
 
 
 def _add_background(explanation: Explanation) -> tuple[FloatArray, FloatArray]:

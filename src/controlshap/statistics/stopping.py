@@ -15,7 +15,14 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
-from controlshap.statistics.certainty import cut_ratios, magnitude_order, order_ratios, quantile, sign_ratios
+from controlshap.statistics.certainty import (
+    NEGLIGIBLE,
+    cut_ratios,
+    magnitude_order,
+    order_ratios,
+    quantile,
+    sign_ratios,
+)
 
 #: How much longer each stage is than the one before.
 GROWTH = 1.4
@@ -58,6 +65,22 @@ class Rule:
         """Factor by which the errors are too large, at level `1 - alpha` for each output."""
         n_outputs = snapshot.values.shape[1]
         return float(np.max([self._ratio(snapshot, output, alpha) for output in range(n_outputs)]))
+
+    def certain_by(self, values: FloatArray, low: FloatArray, high: FloatArray) -> bool:
+        """Whether intervals `(p, outputs)` that hold all values together leave one answer."""
+        return all(self._certain_by(*of_output) for of_output in zip(values.T, low.T, high.T, strict=True))
+
+    def _certain_by(self, values: FloatArray, low: FloatArray, high: FloatArray) -> bool:
+        if self.kind == "signs":
+            largest = np.maximum(-low, high)
+            return bool(((low > 0) | (high < 0) | (largest <= NEGLIGIBLE * np.abs(values).max(initial=0.0))).all())
+        order = magnitude_order(values)
+        least, most = np.maximum(np.maximum(low, -high), 0.0)[order], np.maximum(-low, high)[order]
+        # the k-th largest so far against all after it
+        apart = np.minimum.accumulate(least)[:-1] >= np.maximum.accumulate(most[::-1])[::-1][1:]
+        if self.kind == "top":
+            return self.k is None or bool(apart[self.k - 1])
+        return bool(apart[: self.k].all())
 
     def _ratio(self, snapshot: Snapshot, output: int, alpha: float) -> float:
         values, dof = snapshot.values[:, output], snapshot.dof[:, output]
@@ -131,6 +154,8 @@ class Stopping:
         Whether pairwise interactions are asked for beside values.
     online : bool
         Whether rows are controlled by what was learned from the rows before them.
+    output_range : tuple of float, or None
+        What no output of the model leaves, where intervals are to hold for any number of units.
     """
 
     budget: int
@@ -146,6 +171,7 @@ class Stopping:
     is_default: bool = False
     interactions: bool = False
     online: bool = False
+    output_range: tuple[float, float] | None = None
 
     @property
     def looks(self) -> bool:

@@ -14,6 +14,9 @@ from controlshap._files import as_path, read_folder, write_folder
 from controlshap.data.columns import LARGEST_WHOLE, is_missing
 from controlshap.results.explanation import Explanation, History
 
+#: How the names of arrays begin that folders of earlier versions lack.
+LATER = ("interaction_", "guaranteed_", "half_")
+
 
 def save_explanation(explanation: Explanation, folder: Path) -> Path:
     """Write an explanation."""
@@ -48,7 +51,7 @@ def load(path: str | Path) -> Explanation:
         return load_dataset(folder)
     header, arrays = read_folder(folder, "explanation")
     names = [field.name for field in fields(Explanation) if field.name in arrays or field.name in header]
-    missing = [f.name for f in fields(Explanation) if f.name not in names and not f.name.startswith("interaction_")]
+    missing = [f.name for f in fields(Explanation) if f.name not in names and not f.name.startswith(LATER)]
     if missing:
         raise InvalidArgumentError(f"`path`: the explanation in {str(path)!r} lacks {missing}; it is damaged.")
     values = {name: arrays[name] if name in arrays else _as_tuple(header[name]) for name in names}

@@ -24,6 +24,8 @@ def why_not(problem: Problem, stopping: Stopping, keep: bool | None = None) -> s
         return "`keep=True` is to keep what the model said"
     if stopping.staged:
         return "`history=True` looks at each row after stages"
+    if stopping.output_range is not None:
+        return "`guarantee='finite'` needs the terms of each unit"
     if stopping.interactions:
         return "`interactions=2` needs what units evaluated"
     return _against_estimator(problem, stopping) or _against_control(problem)

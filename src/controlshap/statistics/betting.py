@@ -1,0 +1,84 @@
+"""Intervals for means of bounded units that hold for any number of units: no normal limit, and no unseen jump.
+
+Against the hypothesis that the mean of independent units X_t >= -r is at most m, a gambler stakes the share lambda_t of
+the capital on each unit,
+
+    K_t = K_(t-1) (1 + lambda_t (X_t - m)),    0 <= lambda_t < 1 / (m + r),
+
+where lambda_t depends on earlier units alone. Under the hypothesis K is a nonnegative supermartingale, so that it ever
+reaches 1/alpha with probability alpha at most (Ville), whatever the stakes, the number of units or the moment of
+stopping (Waudby-Smith and Ramdas 2024). Hypotheses m_1 < m_2 < ... are tested from the lowest up, as long as each is
+refuted; a bound that is wrong then takes the refutation of one true hypothesis, the lowest. (docs/mathematics.md,
+section 14.)
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from controlshap._types import FloatArray
+
+#: The first units, a tenth of all and this many at least, choose the hypotheses and first stakes; bets start after.
+FIRST_SHARE, FEWEST_FIRST = 0.1, 8
+#: Hypotheses reach so many standard errors of the first units' mean to both sides, beyond which their distances grow.
+FAR = 4.0
+#: Steps between hypotheses, in standard errors of all units' mean, and how much larger steps are far away.
+STEP, GROWTH = 0.1, 1.25
+#: Most of the capital that one unit may lose.
+MOST_AT_STAKE = 0.9
+#: Changes of stakes.
+N_CHANGES = 400
+
+
+def finite_bounds(values: FloatArray, reach: FloatArray, alpha: float) -> tuple[FloatArray, FloatArray]:
+    """Bounds `(c,)` that hold the means of each column of `values` (n, c) with probability 1 - alpha, for any n.
+
+    No value may be larger than `reach` (n, c), which for each unit is known before it is drawn.
+    """
+    if (np.abs(values) > (1.0 + 1e-6) * reach).any():
+        raise ValueError("units leave the range that bets rest on")
+    low = lower_bound(values, reach, alpha / 2.0)
+    return low, -lower_bound(-values, reach, alpha / 2.0)
+
+
+def lower_bound(values: FloatArray, reach: FloatArray, alpha: float) -> FloatArray:
+    """A bound `(c,)` that is above the mean of `values` (n, c) with probability alpha at most."""
+    n, target = len(values), math.log(1.0 / alpha)
+    n_first = max(FEWEST_FIRST, math.ceil(FIRST_SHARE * n))
+    least: FloatArray = -reach.max(axis=0)
+    if n <= n_first:
+        return least
+    means = _hypotheses(values[:n_first], least, n)  # (hypotheses, c)
+    capital = np.zeros(means.shape)  # logarithms
+    refuted = np.zeros(means.shape, dtype=bool)
+    size = max(1, math.ceil((n - n_first) / N_CHANGES))
+    total, squares = values[:n_first].sum(axis=0), (values[:n_first] ** 2).sum(axis=0)
+    for start in range(n_first, n, size):
+        part = values[start : start + size]
+        most = reach[start : start + size].max(axis=0)
+        # as if one unit had moved by all it can: what was not seen has a chance of about one in the units so far
+        variance = (squares - total**2 / start + most**2) / start
+        stakes = np.sqrt(2.0 * np.maximum(target - capital, 0.0) / ((n - start) * variance))
+        stakes = np.minimum(stakes, MOST_AT_STAKE / (means + most))
+        for value in part:
+            capital += np.log1p(stakes * (value - means))
+            refuted |= capital >= target
+        total, squares = total + part.sum(axis=0), squares + (part**2).sum(axis=0)
+    n_refuted = np.cumprod(refuted, axis=0).sum(axis=0)
+    bounds = np.concatenate([least[None], means])
+    return np.asarray(np.take_along_axis(bounds, n_refuted[None], axis=0)[0])
+
+
+def _hypotheses(first: FloatArray, least: FloatArray, n: int) -> FloatArray:
+    """Means `(k, c)` in increasing order, from just above the least to beyond where the bound may be."""
+    n_first, reach = len(first), -least
+    center = first.mean(axis=0)
+    spread = np.sqrt((((first - center) ** 2).sum(axis=0) + (reach / math.sqrt(n)) ** 2) / n_first)
+    n_near = math.ceil(2.0 * FAR * math.sqrt(n / n_first) / STEP)
+    near = center + spread / math.sqrt(n) * STEP * (np.arange(n_near + 1) - n_near / 2.0)[:, None]
+    steps = STEP * np.cumsum(GROWTH ** np.arange(1, 80))[::-1, None]
+    far = near[0] - spread / math.sqrt(n) * steps
+    means: FloatArray = np.concatenate([far, near])
+    return np.clip(means, 0.999 * least, None)
