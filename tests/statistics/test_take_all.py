@@ -41,7 +41,9 @@ def test_blocks_that_alone_tell_of_a_player_are_chosen_while_they_are_few():
     assert choose_take_all(quiet, differs, 16).blocks.tolist() == [7]
     assert choose_take_all(quiet, differs, 60) is None  # three visits are expected: a sample will do
     differs[:, 1] = np.isin(np.arange(N_BLOCKS), [7, 8])
-    assert choose_take_all(quiet, differs, 16) is None  # a quarter of the units is not enough for both
+    assert choose_take_all(quiet, differs, 15) is None  # half of the units is not enough for both
+    assert choose_take_all(quiet, differs, 16).first_visits == 4
+    assert choose_take_all(quiet, differs, 28).first_visits == 7  # more than f(b) alone would ask for
 
 
 def test_first_visits_come_in_turns_and_shares_of_units_follow():

@@ -34,6 +34,9 @@ REVISIT_EVERY = 5
 MANY_UNITS = 4096
 #: Visits that a block of the take-all stratum has first: three contrasts, the fewest degrees of freedom of an interval.
 FIRST_VISITS = 4
+#: Where the block alone tells of a player: what one visit in four shows (a rule of three other players does, in walks)
+#: is missed by 12 visits one time in 30, by 4 one time in 3.
+TELLING_VISITS = 12
 #: Times as far as the others that such a block is: of 1,000 normal distances from the median none is 4 times the mean.
 FAR = 4.0
 #: Visits that are expected where none comes one time in 20: exp(-3) = 0.05.
@@ -78,15 +81,18 @@ class TakeAll:
     blocks : ndarray of shape (k,)
     every : int
         Units from one visit to these blocks to the next, after the first visits.
+    first_visits : int
+        Visits that each of them has first.
     """
 
     blocks: IntArray
     every: int
+    first_visits: int = FIRST_VISITS
 
     @property
     def n_first(self) -> int:
         """Units up to which each of these blocks has had its first visits, in turns with others."""
-        return 2 * FIRST_VISITS * len(self.blocks)
+        return 2 * self.first_visits * len(self.blocks)
 
     def visits(self, positions: IntArray) -> tuple[BoolArray, IntArray]:
         """Which units `(n,)` at positions in the sequence visit these blocks, and the block of each that does."""
@@ -102,7 +108,8 @@ def choose_take_all(changes: FloatArray, differs: BoolArray, n_units: int) -> Ta
     `changes` (n_blocks, outputs) is f(x) - f(b), and `differs` (n_blocks, players) says where players are not as in x.
     A block is taken if its share of the distances from the median is worth the first visits and is FAR times the mean
     and the median share of those that are left, as long as half of the units suffice. Blocks that alone tell of some
-    player, and which a sample would miss more than one time in 20, are taken if a quarter suffices for all of them.
+    player, and which a sample would miss more than one time in 20, are taken if half of the units suffice for all of
+    them, and then have more first visits.
     """
     most = min(len(changes) - 2, n_units // (2 * FIRST_VISITS))
     if most <= 0:
@@ -119,14 +126,15 @@ def choose_take_all(changes: FloatArray, differs: BoolArray, n_units: int) -> Ta
     n_telling = differs.sum(axis=0)
     rare = (n_telling > 0) & (n_telling * n_units < RULE_OF_THREE * len(changes))
     telling = np.setdiff1d(np.flatnonzero((differs & rare).any(axis=1)), order[:k])
-    if 4 * FIRST_VISITS * len(telling) > n_units:
+    if 2 * FIRST_VISITS * (k + len(telling)) > n_units:
         telling = telling[:0]
     blocks = np.concatenate([order[:k], telling])[:most]
     if not len(blocks):
         return None
-    first = FIRST_VISITS * len(blocks)
+    visits = min(TELLING_VISITS, n_units // (2 * len(blocks))) if len(telling) else FIRST_VISITS
+    first = visits * len(blocks)
     extra = min(n_units * share[blocks].sum() / max(share.sum(), TINY), n_units / 2) - first
-    return TakeAll(blocks, max(2, int((n_units - 2 * first) / extra)) if extra >= 1.0 else NEVER)
+    return TakeAll(blocks, max(2, int((n_units - 2 * first) / extra)) if extra >= 1.0 else NEVER, visits)
 
 
 def block_rows(n_rows: int, n_draws: int) -> IntArray:
