@@ -158,16 +158,21 @@ def judge(cell: Cell, runs: int) -> Judgement | str:
     )
     reliable = getattr(found, "reliable", np.ones(found.values.shape, dtype=bool)).reshape(shape)
     observed = np.sqrt(((values - truth) ** 2).mean(axis=0))
-    ratio = (errors.mean(axis=0) / np.where(observed > 0, observed, 1.0))[live & (observed > 1e-9 * scale)]
-    by_player = inside.mean(axis=0)[live]
+    judged = live & (observed > 1e-9 * scale) & reliable.any(axis=0)
+    ratio = (errors.mean(axis=0) / np.where(observed > 0, observed, 1.0))[judged]
+    # values that the explanation itself calls unreliable are counted apart
+    counted = reliable.sum(axis=0)
+    by_player = ((inside & reliable).sum(axis=0) / np.maximum(counted, 1))[live & (counted > 0)]
+    if not len(by_player):
+        return "not reliable"
     certified, wrong = count_certificates(found, values, truth, cell.stop)
     return Judgement(
         coverage=float(by_player.mean()),
         worst=float(by_player.min()),
-        whole=float(together.all(axis=1).mean()),
+        whole=float((together | ~reliable).all(axis=1).mean()),
         ratio=float(np.median(ratio)) if len(ratio) else 1.0,
         lowest_ratio=float(ratio.min()) if len(ratio) else 1.0,
-        zero_and_wrong=float(((errors == 0) & (np.abs(values - truth) > 1e-9 * scale)).mean()),
+        zero_and_wrong=float(((errors == 0) & reliable & (np.abs(values - truth) > 1e-9 * scale)).mean()),
         certified=certified,
         wrong=wrong,
         unreliable=float(1.0 - reliable.mean()),

@@ -40,6 +40,7 @@ from controlshap.estimators import Estimator, Kernel, PerFeature, Permutation
 from controlshap.explainer import Explainer, explain
 from controlshap.functions import KnownFunction
 from controlshap.models.derivatives import FiniteDifferences
+from controlshap.results.check import Check
 from controlshap.results.explanation import Explanation, History
 from controlshap.results.interactions import Interactions, PairRanking
 from controlshap.results.ranking import Ranking
@@ -90,6 +91,7 @@ __all__ = [
     "Bootstrap",
     "BudgetTooSmallError",
     "Causal",
+    "Check",
     "CoalitionProcess",
     "Control",
     "ControlShapError",

@@ -72,6 +72,8 @@ def test_stop_rests_on_bounds() -> None:
         others = np.delete(np.maximum(-low[row], high[row]), first)
         assert max(low[row, first], -high[row, first]) >= others.max()
     assert (found.status == "converged").any()
+    assert set(found.ranking().rests_on) == {"by range"}
+    assert found.ranking(0.9).rests_on[0].startswith("if no unseen jump")
 
 
 def test_several_outputs_and_exact_rows(explainer: cs.Explainer) -> None:
@@ -84,6 +86,7 @@ def test_several_outputs_and_exact_rows(explainer: cs.Explainer) -> None:
     assert found.output(1).confidence_interval(guarantee="finite")[0].shape == (1, 7)
     exact = explainer(ROWS, budget=20_000, **FINITE)
     assert (exact.status == "exact").all()
+    assert exact.ranking().rests_on[0] == "by enumeration"
     assert np.array_equal(exact.confidence_interval(guarantee="finite")[0], exact.values)
 
 

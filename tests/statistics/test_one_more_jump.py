@@ -21,7 +21,14 @@ def allowed(contributions, as_array=np.asarray, live=None, n_walks=1):
     root = CovarianceRoot(as_array(factors[..., None]), np.zeros(n, dtype=np.int64), np.array([n - 1.0]), np.arange(n))
     terms, weights = MeanTerms(as_array(values[..., None]), n_walks), np.full(n, 1.0 / n)
     estimate = Estimate(as_array(mean), as_array(factors), as_array(np.full(mean.shape, n - 1.0)))
-    after = allow_for_jump(estimate, root, terms, weights, None if live is None else as_array(live))
+    after = allow_for_jump(
+        estimate,
+        root,
+        terms,
+        weights,
+        None if live is None else as_array(live),
+        as_array(np.zeros((*mean.shape[:-2], 1))),
+    )
     return np.asarray(after.variances)[..., :-1, 0] ** 0.5, np.asarray(after.dof)[..., :-1, 0]
 
 
@@ -104,7 +111,7 @@ def test_what_a_control_adds_to_a_silent_player_does_not_count():
     root = CovarianceRoot(factors[..., None], np.zeros(n, dtype=np.int64), np.array([n - 1.0]), np.arange(n))
     plain = np.concatenate([contributions, np.zeros((n, 1))], axis=1)[..., None, None]
     estimate = Estimate(values.mean(axis=0), factors, np.full((3, 1), n - 1.0))
-    after = allow_for_jump(estimate, root, MeanTerms(plain), np.full(n, 1.0 / n), None)
+    after = allow_for_jump(estimate, root, MeanTerms(plain), np.full(n, 1.0 / n), None, np.zeros(1))
     assert after.variances[1, 0] ** 0.5 > 0.99 * silent[1]
 
 

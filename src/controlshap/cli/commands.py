@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import click
 
@@ -52,10 +52,15 @@ def _limit_options() -> Callable[[_Command], _Command]:
     options = []
     for field in fields(Limits):
         types = (hints[field.name], *get_args(hints[field.name]))
-        kind = next(kind for kind in (int, float, str) if kind in types)
-        settings: dict[str, Any] = {"type": kind, "default": field.default, "show_default": field.default is not None}
-        if kind is str:  # rules, of which there may be several
+        settings: dict[str, Any] = {"default": field.default, "show_default": field.default is not None}
+        if any(get_origin(kind) is tuple for kind in types):  # two numbers
+            settings |= {"type": float, "nargs": 2}
+        elif names := [name for kind in types if get_origin(kind) is Literal for name in get_args(kind)]:
+            settings |= {"type": click.Choice(names)}
+        elif str in types:  # rules, of which there may be several
             settings = {"multiple": True, "callback": lambda _context, _option, rules: list(rules) or None}
+        else:
+            settings |= {"type": int if int in types else float}
         text = " ".join(texts[field.name].replace("`", "").split())
         options.append(click.option(f"--{field.name.replace('_', '-')}", help=text, **settings))
     return _options(*options)

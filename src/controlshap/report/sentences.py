@@ -220,7 +220,9 @@ def about_errors(explanation: Explanation) -> str:
     largest, median = format_number(float(errors.max()), 2), format_number(float(np.median(errors[errors > 0])), 2)
     where = f"row {place[0]}, {shorten_in_sentence(explanation.feature_names[place[1]])}"
     text = f"The largest standard error is {largest} ({where}); the median is {median}."
-    return text + (f" The values of {count_noun(exact, 'row')} are exact." if exact else "")
+    text += f" The values of {count_noun(exact, 'row')} are exact." if exact else ""
+    check = explanation.check()
+    return f"{text} {check}" if check.looks_right else text
 
 
 def controlled_rows(explanation: Explanation) -> BoolArray:
@@ -291,6 +293,9 @@ def warnings_of(explanation: Explanation) -> list[str]:
             f"In {count_noun(partial, 'row')} not every background row was used. An error of 0 proves nothing there, "
             "and nothing is certified from it."
         )
+    check = explanation.check()
+    if check.looks_right is False:
+        warnings.append(str(check))
     of_base = explanation.base_standard_errors
     if of_base.any():
         largest = format_number(float(of_base.max()), 2)

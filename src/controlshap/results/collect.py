@@ -61,6 +61,12 @@ class RowResult:
     guaranteed: FloatArray | None = None
 
     @property
+    def halves(self) -> FloatArray | None:
+        """How far one half of the units lies from the other `(players, outputs)`; 0 where there is no error."""
+        found = self.analysis.halves
+        return np.zeros(self.analysis.controlled.values[:-1].shape) if self.status == "exact" else found
+
+    @property
     def largest_error(self) -> float:
         """Largest standard error of a value."""
         return float(np.sqrt(self.analysis.controlled.variances[:-1].max(initial=0.0)))
@@ -94,6 +100,7 @@ class RowArrays:
     pairs : PairResult or None
         With a leading axis of rows.
     guaranteed : ndarray of shape (rows, 4, players, outputs) or None
+    halves : ndarray of shape (rows, players, outputs) or None
     """
 
     values: FloatArray
@@ -114,6 +121,7 @@ class RowArrays:
     evaluations: tuple[FloatArray, ...] | None = None
     pairs: PairResult | None = None
     guaranteed: FloatArray | None = None
+    halves: FloatArray | None = None
 
     @classmethod
     def stack(cls, results: list[RowResult]) -> RowArrays:
@@ -122,6 +130,7 @@ class RowArrays:
         uncontrolled = [r.analysis.uncontrolled for r in results]
         of_background = [r.background_variances[:-1] for r in results if r.background_variances is not None]
         pairs = [r.pairs for r in results if r.pairs is not None]
+        halves = [r.halves for r in results if r.halves is not None]
         return cls(
             values=np.stack([estimate.values for estimate in controlled]),
             variances=np.stack([estimate.variances for estimate in controlled]),
@@ -140,7 +149,8 @@ class RowArrays:
             background_variances=np.stack(of_background) if len(of_background) == len(results) else None,
             evaluations=_evaluations(results),
             pairs=PairResult.stack(pairs) if pairs else None,
-            guaranteed=_guaranteed(results),
+            guaranteed=_stack_bounds(results),
+            halves=np.stack(halves) if len(halves) == len(results) else None,
         )
 
     def explanation(
@@ -182,6 +192,7 @@ class RowArrays:
             background_standard_errors=None if between is None else drop_output(np.sqrt(between)),
             evaluations=self.evaluations,
             stages=self.stages,
+            half_ratios=None if self.halves is None else drop_output(self.halves),
             guaranteed_low=ends[0],
             guaranteed_high=ends[1],
             guaranteed_low_together=ends[2],
@@ -192,7 +203,7 @@ class RowArrays:
         )
 
 
-def _guaranteed(results: list[RowResult]) -> FloatArray | None:
+def _stack_bounds(results: list[RowResult]) -> FloatArray | None:
     """Bounds of rows, of exact ones their values; None where no row has any."""
     if all(r.guaranteed is None for r in results):
         return None

@@ -16,6 +16,7 @@ from controlshap._optional import require
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.data.players import is_one_hot
 from controlshap.results.axes import axes, join_rows, row_index, take_output, take_rows
+from controlshap.results.check import Check, check_errors
 from controlshap.results.interactions import Interactions
 from controlshap.results.intervals import guaranteed_interval, half_widths
 from controlshap.results.ranking import Ranking, rank
@@ -118,6 +119,9 @@ class Explanation:
     interaction_indices, interaction_standard_errors, interaction_degrees_of_freedom : ndarray or None
         Of shape (rows, pairs) or (rows, pairs, outputs); read by `interactions`. None unless asked for with
         `interactions=2`.
+    half_ratios : ndarray of the shape of `values`, or None
+        How far one half of a row's units lies from what the other half says, in half widths of its 95 % interval; read
+        by `check`. None where units were few, resampled or grouped, or explained on a device.
     guaranteed_low, guaranteed_high, guaranteed_low_together, guaranteed_high_together : ndarray or None
         Bounds of the shape of `values` that `confidence_interval(guarantee="finite")` reads: of each value, and of all
         values of a row. None unless asked for with `guarantee="finite"`.
@@ -154,6 +158,7 @@ class Explanation:
     interaction_indices: FloatArray | None = field(default=None, metadata=axes("rows", "pairs", "outputs"))
     interaction_standard_errors: FloatArray | None = field(default=None, metadata=axes("rows", "pairs", "outputs"))
     interaction_degrees_of_freedom: FloatArray | None = field(default=None, metadata=axes("rows", "pairs", "outputs"))
+    half_ratios: FloatArray | None = field(default=None, metadata=axes("rows", "players", "outputs"))
     guaranteed_low: FloatArray | None = field(default=None, metadata=axes("rows", "players", "outputs"))
     guaranteed_high: FloatArray | None = field(default=None, metadata=axes("rows", "players", "outputs"))
     guaranteed_low_together: FloatArray | None = field(default=None, metadata=axes("rows", "players", "outputs"))
@@ -235,10 +240,13 @@ class Explanation:
     def reliable(self) -> BoolArray:
         """Which values have an error that says enough for an interval, of the shape of `values`.
 
-        Exact values, and those that three or more independent units or visits tell the error of. The others have an
-        interval, too, but with one or two degrees of freedom; raise `budget`.
+        Exact values, and those that three or more independent units or visits tell the error of. Others have an
+        interval, too, but with one or two degrees of freedom, or, where a sample shows no difference between any two
+        outputs of the model, an error of 0 that proves nothing; raise `budget`.
         """
-        reliable: BoolArray = (self.standard_errors == 0) | (self.degrees_of_freedom >= FEWEST_DOF)
+        errors, exact = self.standard_errors, self.status == "exact"
+        flat = (errors == 0).all(axis=1, keepdims=True) & ~exact.reshape(-1, *[1] * (errors.ndim - 1))
+        reliable: BoolArray = np.where(errors == 0, ~flat, self.degrees_of_freedom >= FEWEST_DOF)
         return reliable
 
     @property
@@ -299,6 +307,19 @@ class Explanation:
             )
         reach = half_widths(self, level, simultaneous=simultaneous, background=background)
         return self.values - reach, self.values + reach
+
+    def check(self) -> Check:
+        """Whether errors look right on this model: two halves of each row's units against each other, over all rows.
+
+        The first half of the units of a row has errors and intervals of its own, which the second half lies in about as
+        often as they say; more rarely where jumps are larger or rarer than units show. It takes some ten rows to tell.
+
+        Returns
+        -------
+        Check
+            Prints as a sentence.
+        """
+        return check_errors(self)
 
     def ranking(self, level: float = 0.95) -> Ranking:
         """Players by magnitude, which of them are separated, and how likely neighbours are to swap on a rerun."""

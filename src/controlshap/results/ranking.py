@@ -11,10 +11,20 @@ from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.statistics.certainty import magnitude_order, mark_separated, order_ratios, swap_probabilities
+from controlshap.statistics.certainty import (
+    magnitude_order,
+    mark_separated,
+    order_ratios,
+    separated_by,
+    swap_probabilities,
+)
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
+
+
+#: What certificates rest on.
+ENUMERATED, RANGE, SAMPLED = "by enumeration", "by range", "if no unseen jump is larger than those seen"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +46,9 @@ class Ranking:
     level : float
     feature_names : tuple of str
         Names of the players.
+    rests_on : tuple of str
+        What certificates of each row rest on: "by enumeration" (or the form of the model), "by range" (with
+        `guarantee="finite"`), or "if no unseen jump is larger than those seen".
     """
 
     order: IntArray
@@ -43,6 +56,7 @@ class Ranking:
     swap_probability: FloatArray
     level: float
     feature_names: tuple[str, ...]
+    rests_on: tuple[str, ...] = ()
 
     @property
     def n_ordered(self) -> IntArray:
@@ -124,6 +138,7 @@ def rank(explanation: Explanation, level: float) -> Ranking:
     dof = explanation.degrees_of_freedom if several else explanation.degrees_of_freedom[..., None]
     covariance = explanation.covariance if several else explanation.covariance[:, None]
     n_rows, p, n_outputs = values.shape
+    bounds = _bounds(explanation, level)
     order = np.empty((n_rows, p, n_outputs), dtype=np.int64)
     cuts = np.empty((n_rows, p - 1, n_outputs), dtype=bool)
     swaps = np.empty((n_rows, p - 1, n_outputs))
@@ -133,9 +148,22 @@ def rank(explanation: Explanation, level: float) -> Ranking:
             estimates, spread, freedom = values[row, :, output], covariance[row, output], dof[row, :, output]
             players = magnitude_order(estimates)
             order[row, :, output] = players
-            ratios = order_ratios(estimates, spread, freedom, alpha)
-            cuts[row, :, output] = mark_separated(ratios, estimates, players)
+            if bounds is not None:
+                cuts[row, :, output] = separated_by(bounds[0, row, :, output], bounds[1, row, :, output], players)
+            else:
+                ratios = order_ratios(estimates, spread, freedom, alpha)
+                cuts[row, :, output] = mark_separated(ratios, estimates, players)
             swaps[row, :, output] = swap_probabilities(estimates, spread, freedom, players)
     if not several:
         order, cuts, swaps = order[..., 0], cuts[..., 0], swaps[..., 0]
-    return Ranking(order, cuts, swaps, level, explanation.feature_names)
+    sampled = SAMPLED if bounds is None else RANGE
+    rests_on = tuple(ENUMERATED if status == "exact" else sampled for status in explanation.status)
+    return Ranking(order, cuts, swaps, level, explanation.feature_names, rests_on)
+
+
+def _bounds(explanation: Explanation, level: float) -> FloatArray | None:
+    """Bounds `(2, rows, players, outputs)` that hold for any number of units, where there are any at this level."""
+    low, high = explanation.guaranteed_low_together, explanation.guaranteed_high_together
+    if low is None or high is None or abs(level - explanation.settings["level"]) > 1e-12:
+        return None
+    return np.stack([low, high]).reshape(2, *low.shape[:2], -1)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controlshap._arrays import Array, namespace, to_like, zeros
+from controlshap._arrays import Array, namespace, sum_products, to_like, zeros
 from controlshap.statistics.coefficients import Coefficients
 from controlshap.statistics.control_variate import Estimate, KnownValues, adjust, enforce_efficiency, mix
 from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.crossfit import Blocks, adjust_by_folds, deal_folds
+from controlshap.statistics.halves import compare_halves
 from controlshap.statistics.one_more_jump import allow_for_jump
 from controlshap.statistics.terms import Terms
 from controlshap.statistics.two_stage import TwoStageDesign
@@ -57,12 +58,15 @@ class Analysis:
     variance_reduction : array of shape (..., components, outputs)
     alpha : array of shape (..., components, outputs, surrogates)
         Coefficients of the controls, means over folds; no surrogates without control.
+    halves : array of shape (..., players, outputs) or None
+        How far one half of the units lies from the other (`compare_halves`); None where factors are no units.
     """
 
     controlled: Estimate
     uncontrolled: Estimate
     variance_reduction: Array
     alpha: Array
+    halves: Array | None = None
 
 
 def analyse(
@@ -96,21 +100,38 @@ def analyse(
             crossed = mix(_adjust_by_units(estimates, joined, known, size, total)[0], crossed, uncancelled)
         return crossed, coefficients
 
-    def allow(estimate: Estimate) -> Estimate:
-        # factors that come from resamples or groups are no jumps, and a population that was seen whole holds no more
-        whole = terms.is_whole or (design.exact_within and uncancelled == 0.0)
-        if (len(root.part) and root.block is None) or whole:
+    def allow(estimate: Estimate, alpha: Array | None = None) -> Estimate:
+        # a population that was seen whole holds no more
+        if terms.is_whole or (design.exact_within and uncancelled == 0.0):
             return estimate
-        return allow_for_jump(estimate, root, terms, weights, sample.live)
+        gap = sample.at_x[..., 0] - estimates[..., -1, :, 0]
+        if not len(root.part) or root.block is not None:
+            return allow_for_jump(estimate, root, terms, weights, sample.live, gap)
+        # factors that come from resamples or groups are no jumps: those of the units behind them are
+        of_units = design.covariance_root(terms.residual_pseudo_values(weights))
+        seen = replace(estimate, factors=_subtract_controls(of_units.factors, alpha), allowance=None)
+        after = allow_for_jump(seen, of_units, terms, weights, sample.live, gap)
+        dof = namespace(after.dof).minimum(estimate.dof, after.dof)
+        return replace(estimate, allowance=after.allowance, dof=dof)
+
+    def halves(estimate: Estimate) -> Array | None:
+        return compare_halves(estimate, root, terms, sample.live) if root.block is not None else None
 
     uncontrolled, _ = adjust_with(None, None)
     uncontrolled = allow(uncontrolled)
     if known is None:
         nothing = zeros((*uncontrolled.values.shape, 0), estimates)
-        return Analysis(uncontrolled, uncontrolled, nothing.sum(axis=-1), nothing)
+        return Analysis(uncontrolled, uncontrolled, nothing.sum(axis=-1), nothing, halves(uncontrolled))
     controlled, fit = adjust_with(known, _sizes(sample.at_x[..., 1:], known.values))
     assert fit is not None  # there are controls
-    return Analysis(allow(controlled), uncontrolled, fit.squared_correlation, fit.alpha)
+    return Analysis(allow(controlled, fit.alpha), uncontrolled, fit.squared_correlation, fit.alpha, halves(controlled))
+
+
+def _subtract_controls(factors: Array, alpha: Array | None) -> Array:
+    """Factors `(..., n, components, outputs)` of the model less what controls explain of them."""
+    if alpha is None:
+        return factors[..., 0]
+    return factors[..., 0] - sum_products(alpha[..., None, :, :, :], factors[..., 1:], axis=-1)
 
 
 def _sizes(at_x: Array, known: Array) -> Array:

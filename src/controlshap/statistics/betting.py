@@ -9,7 +9,7 @@ where lambda_t depends on earlier units alone. Under the hypothesis K is a nonne
 reaches 1/alpha with probability alpha at most (Ville), whatever the stakes, the number of units or the moment of
 stopping (Waudby-Smith and Ramdas 2024). Hypotheses m_1 < m_2 < ... are tested from the lowest up, as long as each is
 refuted; a bound that is wrong then takes the refutation of one true hypothesis, the lowest. (docs/mathematics.md,
-section 14.)
+section 16.)
 """
 
 from __future__ import annotations

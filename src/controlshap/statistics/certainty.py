@@ -166,3 +166,10 @@ def mark_separated(ratios: FloatArray, values: FloatArray, order: IntArray) -> B
     """Which top sets of the order are certain `(p - 1,)`; a tie (known, or rounding) separates nothing."""
     size = np.abs(values)[order]
     return (cut_ratios(ratios, order) <= 1.0) & (size[:-1] - size[1:] > rounding_floor(values))
+
+
+def separated_by(low: FloatArray, high: FloatArray, order: IntArray) -> BoolArray:
+    """The same `(p - 1,)` where intervals `(p,)` hold all values together: no magnitude of the rest reaches the set."""
+    least, most = np.maximum(np.maximum(low, -high), 0.0)[order], np.maximum(-low, high)[order]
+    apart: BoolArray = np.minimum.accumulate(least)[:-1] > np.maximum.accumulate(most[::-1])[::-1][1:]
+    return apart

@@ -16,7 +16,7 @@ largest jump at all. So, player by player (docs/mathematics.md, section 13):
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,20 +32,43 @@ FEWEST_DOF = 3.0
 
 
 def allow_for_jump(
-    estimate: Estimate, root: CovarianceRoot, terms: Terms, weights: FloatArray, live: Array | None
+    estimate: Estimate, root: CovarianceRoot, terms: Terms, weights: FloatArray, live: Array | None, gap: Array
 ) -> Estimate:
     """The estimate with one more jump in its errors, and the degrees of freedom that its jumps leave.
 
-    `root` is the covariance root that the first factors of the estimate come from, unit by unit, and `live`
-    (..., players) are the players that are not known to be 0.
+    `root` is the covariance root that the first factors of the estimate come from, unit by unit, `live` (..., players)
+    are the players that are not known to be 0, and `gap` (..., outputs) is what all players share.
     """
-    xp, largest, speaking = namespace(estimate.values), terms.largest_jump(weights), terms.count_speaking()
+    xp, speaking = namespace(estimate.values), terms.count_speaking()
+    # where no unit shows anything at all, f(x) differs from v(0) all the same
+    largest = xp.maximum(terms.largest_jump(weights), xp.abs(gap) * float(weights.max()))
     # in units of the largest jump of the row: fourth powers leave the range of doubles for outputs beyond 1e77
     unit = xp.maximum(largest, xp.amax(xp.sqrt(estimate.variances), axis=-2))[..., None, :]
     unit = xp.where(unit > 0, unit, 1.0)
     squares = (estimate.factors / unit[..., None, :]) ** 2
-    variances = squares.sum(axis=-3)
     fourth = sum_products(squares, _per_factor(root, squares) * squares, axis=-3)
+    n_factors = max(1.0, float(root.dof.sum()) - terms.n_fitted)
+    spread = spread_of_jumps(squares.sum(axis=-3), fourth, speaking, (largest / unit[..., 0, :]) ** 2, n_factors, live)
+    return replace(estimate, dof=spread.dof, allowance=spread.jump * unit**2)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Squares of the jump that joins the variances, and degrees of freedom, `(..., components, outputs)`."""
+
+    jump: Array
+    dof: Array
+
+
+def spread_of_jumps(
+    variances: Array, fourth: Array, speaking: Array | None, fallback: Array, n_factors: float, live: Array | None
+) -> Spread:
+    """One more jump, given sums of squares and fourth powers `(..., components, outputs)` of the jumps that were seen.
+
+    `speaking` (..., players, outputs) is the most units that speak of each player, and `fallback` (..., outputs) the
+    square of a jump where none was seen.
+    """
+    xp = namespace(variances)
     moves = variances > ROUNDING**2
     own = xp.where(moves, fourth / xp.where(moves, variances, 1.0), 0.0)
     count = xp.where(moves, variances**2 / xp.where(moves, fourth, 1.0), 0.0)
@@ -53,17 +76,16 @@ def allow_for_jump(
         count[..., :-1, :] = xp.minimum(count[..., :-1, :], speaking)
     total = xp.where(moves, variances, 0.0)[..., :-1, :].sum(axis=-2)
     every = xp.where(moves, fourth, 0.0)[..., :-1, :].sum(axis=-2) / xp.where(total > 0, total, 1.0)
-    every = xp.where(total > 0, every, (largest / unit[..., 0, :]) ** 2)[..., None, :]
+    every = xp.where(total > 0, every, fallback)[..., None, :]
     jump = xp.maximum(own, (count * own + every) / (count + 1.0))
     jump[..., -1, :] = own[..., -1, :]  # the base value is exact, or has an error of its own
     if live is not None:
         jump[..., :-1, :] = xp.where(live[..., None], jump[..., :-1, :], 0.0)
     error = variances + jump
-    spread = (fourth + jump**2) / xp.where(error > 0, error, 1.0) ** 2
-    n_factors = max(1.0, float(root.dof.sum()) - terms.n_fitted)
-    left = at_least(spread - 1.0 / (n_factors + 1.0), 2.0 / n_factors)
+    kurtosis = (fourth + jump**2) / xp.where(error > 0, error, 1.0) ** 2
+    left = at_least(kurtosis - 1.0 / (n_factors + 1.0), 2.0 / n_factors)
     dof = xp.minimum(at_least(2.0 / left, FEWEST_DOF), to_like(np.array(n_factors), left))
-    return replace(estimate, dof=xp.where(error > 0, dof, np.inf), allowance=jump * unit**2)
+    return Spread(jump, xp.where(error > 0, dof, np.inf))
 
 
 def _per_factor(root: CovarianceRoot, squares: Array) -> Array:

@@ -21,6 +21,7 @@ from controlshap.statistics.certainty import (
     magnitude_order,
     order_ratios,
     quantile,
+    separated_by,
     sign_ratios,
 )
 
@@ -74,10 +75,7 @@ class Rule:
         if self.kind == "signs":
             largest = np.maximum(-low, high)
             return bool(((low > 0) | (high < 0) | (largest <= NEGLIGIBLE * np.abs(values).max(initial=0.0))).all())
-        order = magnitude_order(values)
-        least, most = np.maximum(np.maximum(low, -high), 0.0)[order], np.maximum(-low, high)[order]
-        # the k-th largest so far against all after it
-        apart = np.minimum.accumulate(least)[:-1] >= np.maximum.accumulate(most[::-1])[::-1][1:]
+        apart = separated_by(low, high, magnitude_order(values))
         if self.kind == "top":
             return self.k is None or bool(apart[self.k - 1])
         return bool(apart[: self.k].all())
