@@ -79,8 +79,8 @@ def continue_from(
             alpha_fraction=0.5 ** (earlier["refinements"] + 1),
             was_early=early,
             interactions=has_interactions(explanation),
-            output_range=None if told.get("output_range") is None else tuple(told["output_range"]),
-            alpha=stopping.alpha if told.get("output_range") is None else 1.0 - float(told["level"]),
+            output_range=None if earlier.get("output_range") is None else tuple(earlier["output_range"]),
+            alpha=stopping.alpha if earlier.get("output_range") is None else 1.0 - float(earlier["level"]),
         )
         continuations.append((row, limits, Recording(outputs, stages, records=True)))
     return continuations
