@@ -10,8 +10,9 @@ from scipy.stats import f as f_distribution
 
 import controlshap as cs
 from controlshap._errors import NotConvergedWarning
+from controlshap.controls.d_matrices import DMatrices, d_matrices
 from controlshap.controls.fits.rows import FoldedRows
-from controlshap.crossfitting import known_gaussian
+from controlshap.crossfitting import known_gaussian, network_walks
 from controlshap.crossfitting.fit import _residual
 from controlshap.crossfitting.known_gaussian import (
     ConditionedGame,
@@ -20,6 +21,7 @@ from controlshap.crossfitting.known_gaussian import (
     simulate_networks,
 )
 from controlshap.crossfitting.known_simulated import REPLICATIONS, FittedFunctions
+from controlshap.crossfitting.network_walks import NetworkWalks, score_matrices
 from controlshap.data.players import resolve_players
 from controlshap.estimators.enumeration import all_coalitions, chains, n_chains, shapley_values
 from controlshap.estimators.permutation import sample_permutations
@@ -63,7 +65,7 @@ def test_thousands_of_coalitions_are_enumerated_along_chains():
         assert np.abs(one.root_rows).max() < 1e-15
         assert_allclose(one.mean, values, atol=1e-9)
     # Negative control: simulated, they would differ by more.
-    rest = known_gaussian._replications(imputer, x, networks, np.arange(2), 10, np.random.default_rng(0))
+    rest = NetworkWalks(imputer, x, networks, np.arange(2), np.random.default_rng(0), None).simulate(10)
     assert np.abs(rest.mean(axis=1) - expected[:, :-1]).max() > 1e-5
 
 
@@ -88,7 +90,7 @@ def alike(amount, seed=0):
 @pytest.mark.parametrize("amount", [0.02, 1.0])
 def test_followers_are_unbiased_and_their_roots_are_their_error(amount, at_once, sampled, monkeypatch, global_seed):
     """However much they differ from their leader, and in parts of unlike sizes."""
-    monkeypatch.setattr(known_gaussian, "AT_ONCE", at_once)
+    monkeypatch.setattr(network_walks, "AT_ONCE", at_once)
     imputer, x, _ = bound(GROUPINGS["groups"])
     networks, n = alike(amount), 60
     truth = truth_of(networks[1], imputer, x, None)[:-1]
@@ -124,19 +126,61 @@ def test_a_follower_much_like_its_leader_is_known_as_well(sampled):
     assert far > 2.0 * led  # Negative control
 
 
+# ------------------------------------------------------------------------------------------------- what scores explain
+
+
+def test_with_values_of_scores_known_values_are_unbiased_and_their_roots_are_their_error(sampled, global_seed):
+    """A network and one that follows it; the D matrices of each run are others."""
+    imputer, x, (_, first) = many_players(11)
+    other = Network(first.constant, first.linear, 1.1 * first.weights, first.intercepts, first.scales)
+    networks, n = [first, other], 50
+    truth = known_gaussian.enumerate_networks(imputer, x, networks)[:, :-1]
+    leaders, tolerances = np.zeros(2, dtype=int), np.full(2, np.inf)
+
+    def run(k, matrices):
+        cache = None if matrices is None else {"score_matrices": matrices}
+        rng = np.random.default_rng((global_seed, k))
+        found = simulate_networks(imputer, x, networks, rng, leaders, tolerances, 0.0, cache)
+        return np.array([one.values[:, :-1] for one in found])
+
+    runs = np.array([run(k, d_matrices(imputer, 2000, seed=100 * global_seed + k)) for k in range(n)])
+    observed = ((runs.mean(axis=2) - truth) ** 2).mean(axis=0)
+    told = runs.var(axis=2, ddof=1).mean(axis=0) / REPLICATIONS
+    level, dof = 1e-4 / (2 * truth.size), (n, n * (REPLICATIONS - 1))
+    assert (observed < f_distribution.isf(level, *dof) * told).all()
+    assert (observed > f_distribution.ppf(level, *dof) * told).all()
+    # three times as many pairs, simulated whole, have a larger error
+    whole = run(0, None)
+    assert (whole.var(axis=1, ddof=1) / REPLICATIONS).mean() > 1.5 * told.mean()
+    # Negative control: values of scores that are wrong make these wrong.
+    wrong = d_matrices(imputer, 2000)
+    wrong = DMatrices(1.2 * wrong.matrices, wrong.n_permutations)
+    biased = ((run(0, wrong).mean(axis=1) - truth) ** 2 > f_distribution.isf(level, *dof) * told).any()
+    assert biased
+
+
+def test_values_of_scores_are_left_out_where_they_cannot_be_had(monkeypatch):
+    imputer = many_players(11)[0]
+    assert score_matrices(imputer, 800, {}) is not None
+    monkeypatch.setattr(network_walks, "MOST_BYTES", 1000)  # they would be large
+    cache = {}
+    assert score_matrices(imputer, 800, cache) is None
+    assert not cache
+
+
 # ----------------------------------------------------------------------------------------------- no more than is needed
 
 
 def walks_of(imputer, x, networks, tolerances, monkeypatch, seed=0, n_walks=0.0):
     """Simulated values and the number of walks behind them."""
-    n, original = [], known_gaussian.mean_walks
+    n, original = [], network_walks.mean_walks
 
     def spy(imputer, x, permutations, networks):
         n.append(len(permutations))
         return original(imputer, x, permutations, networks)
 
     with monkeypatch.context() as patched:
-        patched.setattr(known_gaussian, "mean_walks", spy)
+        patched.setattr(network_walks, "mean_walks", spy)
         found = simulate_networks(imputer, x, networks, np.random.default_rng(seed), None, tolerances, n_walks)
     return found, sum(n)
 

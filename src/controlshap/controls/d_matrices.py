@@ -24,8 +24,8 @@ from controlshap.values.base import Imputer
 EXACT_PLAYERS = 10
 #: Replications kept to know the simulation error, within this many bytes.
 MOST_REPLICATIONS, FEWEST_REPLICATIONS, REPLICATION_BYTES = 20, 4, 128 * 2**20
-#: Doubles in one batch of factors.
-BATCH_DOUBLES = 4_000_000
+#: Doubles in one batch of factors, which stays in the processor's cache.
+BATCH_DOUBLES = 100_000
 #: Permutations in a batch, however many doubles that is.
 FEWEST_AT_ONCE = 64
 

@@ -165,7 +165,9 @@ def known_controls(
 ) -> KnownControls:
     """Known values of fitted functions, in the way in which the value function has them."""
     imputer = sampler.game.imputer
-    fitted = FittedFunctions(functions, folds.shares, sampler.estimator, imputer, sampler.game.x, problem.memory_limit)
+    fitted = FittedFunctions(
+        functions, folds.shares, sampler.estimator, imputer, sampler.game.x, problem.memory_limit, problem.cache
+    )
     rng = stream(sampler.entropy, Purpose.KNOWN_VALUES, sampler.row)
     in_closed_form = problem.players.arrangement is None or all(one.takes_arrangements for one, _, _ in fitted.distinct)
     if imputer.known_values == "of draws" and in_closed_form:

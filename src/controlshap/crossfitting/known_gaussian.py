@@ -24,22 +24,28 @@ from controlshap.crossfitting.known_simulated import (
     replicate,
     simulate_walks,
 )
+from controlshap.crossfitting.network_walks import (
+    NetworkWalks,
+    average_networks,
+    mean_walks,
+    score_matrices,
+    score_weights,
+    weigh_parts,
+    with_scores,
+)
 from controlshap.data.players import Players
 from controlshap.estimators.enumeration import chains, n_chains, shapley_values
-from controlshap.estimators.permutation import reverse_permutations, sample_permutations, walk_contributions
 from controlshap.functions.base import KnownFunction
 from controlshap.sampling.game import FunctionGame
-from controlshap.values.linear_scores import coalition_scores, draw_scores, walk_scores
+from controlshap.values.linear_scores import coalition_scores, draw_scores
 from controlshap.values.normal_parts import NormalParts
 
 #: Doubles of factors that simulating permutations may form, all together: bounds the time.
 WORK = 8e7
 #: Pairs of permutations.
 MOST_PAIRS, FEWEST_PAIRS = 6000, 400
-#: Pairs that are walked at once: bounds the memory.
-AT_ONCE = 300
-#: One in so many pairs shows how a network differs from its leader: folds fit the same data, and differ little.
-FOLLOWED = 10
+#: One in so many pairs comes first where the scores' values are known, and is enough in most cases.
+FIRST = 30
 #: Coalitions that are enumerated instead, where chains of them are fewer than the walks, and doubles at a time.
 MOST_COALITIONS, COALITION_DOUBLES = 2**15, 2**20
 
@@ -69,7 +75,7 @@ class GaussianControls(SimulatedControls):
             first = [id(fitted.by_fold[0][output][place]) for _, output, place in placed]
             leaders = np.array([numbers.get(leader, number) for number, leader in enumerate(first)])
             enough = None if tolerances is None else tolerances[[output for _, output, _ in placed]]
-            simulated += simulate_networks(imputer, fitted.x, networks, rng, leaders, enough, n_walks)
+            simulated += simulate_networks(imputer, fitted.x, networks, rng, leaders, enough, n_walks, fitted.cache)
         if others:
             game = FunctionGame.of((tuple(others),), fitted.x, imputer, fitted.memory_limit)
             simulated += simulate_walks(game, rng)
@@ -134,7 +140,7 @@ class ConditionedGame:
     def takes_scores(self) -> bool:
         """Whether all functions are networks of so few units that their scores cost less than rows."""
         alone = len(self.imputer.parts) == 1
-        return alone and bool(self.integrated.all()) and len(_weights(self._networks)) <= len(self.drawn.x)
+        return alone and bool(self.integrated.all()) and len(score_weights(self._networks)) <= len(self.drawn.x)
 
     def evaluate(self, rows: FloatArray) -> FloatArray:
         """The functions on rows, twice."""
@@ -169,15 +175,6 @@ class ConditionedGame:
             yield output, place, self.drawn.functions[output][place]
 
 
-def mean_walks(
-    imputer: NormalParts, x: FloatArray, permutations: IntArray, networks: list[KnownFunction]
-) -> FloatArray:
-    """Conditional means `(u, players + 1, networks)` along walks."""
-    weights, shares = _weights(networks), imputer.walk_weights(x, permutations)
-    means = [_average_networks(networks, *walk_scores(part, x, permutations, weights)) for part in imputer.parts]
-    return _weigh(means, shares)
-
-
 def draw_walks(
     imputer: NormalParts, x: FloatArray, permutations: IntArray, draws: FloatArray, networks: list[KnownFunction]
 ) -> tuple[FloatArray, FloatArray]:
@@ -185,45 +182,18 @@ def draw_walks(
 
     Both come from one factor, and no row is formed; for a distribution of one part.
     """
-    scores, means, variances = draw_scores(imputer.parts[0], x, permutations, _weights(networks), draws)
-    drawn = np.stack([network.of_scores(scores[..., own]) for network, own in _with_scores(networks)], axis=-1)
-    return drawn.mean(axis=1), _average_networks(networks, means, variances)
+    scores, means, variances = draw_scores(imputer.parts[0], x, permutations, score_weights(networks), draws)
+    drawn = np.stack([network.of_scores(scores[..., own]) for network, own in with_scores(networks)], axis=-1)
+    return drawn.mean(axis=1), average_networks(networks, means, variances)
 
 
 def mean_coalitions(
     imputer: NormalParts, x: FloatArray, coalitions: BoolArray, networks: list[KnownFunction]
 ) -> FloatArray:
     """Conditional means `(u, k, networks)` given coalitions."""
-    weights, shares = _weights(networks), imputer.coalition_weights(x, coalitions)
-    means = [_average_networks(networks, *coalition_scores(part, x, coalitions, weights)) for part in imputer.parts]
-    return _weigh(means, shares)
-
-
-def _weigh(means: list[FloatArray], shares: FloatArray) -> FloatArray:
-    """Means `(..., networks)` of the parts, weighted by shares `(..., parts)`."""
-    total = shares[..., :1] * means[0]
-    for number, mean in enumerate(means[1:], start=1):
-        total = total + shares[..., number, None] * mean
-    return total
-
-
-def _weights(networks: list[KnownFunction]) -> FloatArray:
-    """Weights `(scores, columns)` of all scores that networks need: of their units, then of their linear part."""
-    return np.concatenate([network.score_weights for network in networks])
-
-
-def _with_scores(networks: list[KnownFunction]) -> Iterator[tuple[KnownFunction, slice]]:
-    """Each network with its own among the scores of all."""
-    end = 0
-    for network in networks:
-        start, end = end, end + len(network.score_weights)
-        yield network, slice(start, end)
-
-
-def _average_networks(networks: list[KnownFunction], means: FloatArray, variances: FloatArray) -> FloatArray:
-    """Means `(..., networks)` of networks whose scores are normal."""
-    values = [one.mean_of_scores(means[..., own], variances[..., own]) for one, own in _with_scores(networks)]
-    return np.stack(values, axis=-1)
+    weights, shares = score_weights(networks), imputer.coalition_weights(x, coalitions)
+    means = [average_networks(networks, *coalition_scores(part, x, coalitions, weights)) for part in imputer.parts]
+    return weigh_parts(means, shares)
 
 
 def simulate_networks(
@@ -234,6 +204,7 @@ def simulate_networks(
     leaders: IntArray | None = None,
     tolerances: FloatArray | None = None,
     n_walks: float = 0.0,
+    cache: dict[str, Any] | None = None,
 ) -> list[Simulated]:
     """Known values of networks: of all coalitions where these are few, else from the same permutations.
 
@@ -247,49 +218,26 @@ def simulate_networks(
         out. By default all are used.
     n_walks : float
         Paired walks that the model's evaluations would make. With many of them there are more permutations.
+    cache : dict, optional
+        Of an explainer, for the D matrices of the networks' scores, from as many permutations as a simulation has at
+        most. Not with many walks, whose errors go below theirs. Without it networks are simulated whole.
     """
     p, c = imputer.players.n_players, imputer.players.n_columns
     pairs = int(np.clip(WORK // (2 * c * (c + 10 * p) * len(imputer.parts)), FEWEST_PAIRS, MOST_PAIRS)) // REPLICATIONS
-    pairs = int(pairs * max(1.0, n_walks / MANY_WALKS))
+    n_permutations, pairs = 2 * pairs * REPLICATIONS, int(pairs * max(1.0, n_walks / MANY_WALKS))
     if can_enumerate_means(imputer.players, 2 * pairs * REPLICATIONS):
         return [Simulated.exactly(values) for values in enumerate_networks(imputer, x, networks)]
-    led = np.arange(len(networks)) if leaders is None else leaders
-    values = replicate(lambda some: _replications(imputer, x, networks, led, some, rng), pairs, tolerances)
+    led, matrices = np.arange(len(networks)) if leaders is None else leaders, None
+    if cache is not None and n_walks <= MANY_WALKS:
+        matrices = score_matrices(imputer, n_permutations, cache)
+    walks = NetworkWalks(imputer, x, networks, led, rng, matrices)
+    if matrices is None:
+        values = replicate(walks.simulate, pairs, tolerances)
+    else:
+        values = replicate(walks.simulate, pairs, tolerances, FIRST, walks.known_variances)
     base = np.array([_base(imputer, x, network) for network in networks])
     bases = np.broadcast_to(base[:, None, None], (len(base), REPLICATIONS, 1))
     return [Simulated(one) for one in np.concatenate([values, bases], axis=2)]
-
-
-def _replications(
-    imputer: NormalParts,
-    x: FloatArray,
-    networks: list[KnownFunction],
-    led: IntArray,
-    pairs: int,
-    rng: np.random.Generator,
-) -> FloatArray:
-    """Values `(networks, replications, players)`, each replication from so many pairs of permutations."""
-    first = np.unique(led)
-    followers = np.setdiff1d(np.arange(len(networks)), first)
-    p = imputer.players.n_players
-    sizes = [min(AT_ONCE, pairs - start) for start in range(0, pairs, AT_ONCE)]
-    parts = [-(-size // FOLLOWED) for size in sizes]
-    values = np.empty((len(networks), REPLICATIONS, p))
-    for number in range(REPLICATIONS):
-        sums, gaps = np.zeros((p, len(first))), np.zeros((p, len(followers)))
-        for size, part in zip(sizes, parts, strict=True):
-            forward = sample_permutations(p, size, rng, imputer.players.arrangement)
-            both = np.concatenate([forward, reverse_permutations(forward, imputer.players.arrangement)])
-            walks = walk_contributions(both, mean_walks(imputer, x, both, [networks[k] for k in first]))
-            sums += walks.sum(axis=0)
-            if len(followers):
-                some = np.r_[:part, size : size + part]
-                own = mean_walks(imputer, x, both[some], [networks[k] for k in followers])
-                leading = walks[some][:, :, np.searchsorted(first, led[followers])]
-                gaps += (walk_contributions(both[some], own) - leading).sum(axis=0)
-        values[first, number] = sums.T / (2 * pairs)
-        values[followers, number] = values[led[followers], number] + gaps.T / (2 * sum(parts))
-    return values
 
 
 def can_enumerate_means(players: Players, n_walks: int) -> bool:
@@ -308,7 +256,7 @@ def enumerate_networks(imputer: NormalParts, x: FloatArray, networks: list[Known
         return np.concatenate([arrangement.matrix @ table, table[:1]]).T
     permutations, own = chains(imputer.players.n_players)
     p = permutations.shape[1]
-    weights = _weights(networks)
+    weights = score_weights(networks)
     table = np.empty((2**p, len(networks)))
     step = max(1, COALITION_DOUBLES // ((p + 1) * len(weights)))
     for start in range(0, len(permutations), step):

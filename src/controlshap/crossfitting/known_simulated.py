@@ -34,6 +34,8 @@ MOST_ROWS = 400_000
 MANY_WALKS = 1000
 #: One in so many walks comes first, and shows how many are needed.
 FIRST = 10
+#: Share of a variance that walks do not change below which theirs need not go.
+FIXED_SHARE = 0.5
 
 Functions = tuple[tuple[KnownFunction, ...], ...]
 """For each output its functions."""
@@ -49,6 +51,8 @@ class FittedFunctions:
         For each fold and output the functions that control the fold.
     shares : ndarray of shape (folds,)
         Share of the units that each fold has.
+    cache : dict or None
+        Of the explainer, for what does not depend on the row.
     """
 
     by_fold: tuple[Functions, ...]
@@ -57,6 +61,7 @@ class FittedFunctions:
     imputer: Imputer
     x: FloatArray
     memory_limit: int
+    cache: dict[str, Any] | None = None
 
     @property
     def n_players(self) -> int:
@@ -277,7 +282,13 @@ def simulate_walks(
     return [Simulated(values) for values in replicate(simulate, units, tolerances)]
 
 
-def replicate(simulate: Callable[[int], FloatArray], most: int, tolerances: FloatArray | None) -> FloatArray:
+def replicate(
+    simulate: Callable[[int], FloatArray],
+    most: int,
+    tolerances: FloatArray | None,
+    first: int = FIRST,
+    fixed: Callable[[], FloatArray | float] = lambda: 0.0,
+) -> FloatArray:
     """Values `(functions, replications, n)`, each replication from at most so many walks.
 
     Parameters
@@ -287,14 +298,20 @@ def replicate(simulate: Callable[[int], FloatArray], most: int, tolerances: Floa
     tolerances : ndarray of shape (functions,) or None
         Variances of the known values, on average over players, that are small enough: further walks are left out. None
         takes all.
+    first : int
+        One in so many walks comes first, and shows how many are needed.
+    fixed : callable
+        Asked after these: the part of the variances that more walks do not change. They need not go far below it.
     """
-    some = most if tolerances is None else -(-most // FIRST)
+    some = most if tolerances is None else -(-most // first)
     values = simulate(some)
     if tolerances is None:
         return values
     variances = values.var(axis=1, ddof=1).mean(axis=1) / REPLICATIONS
+    known = fixed()
+    variances, enough = np.maximum(variances - known, 0.0), np.maximum(tolerances - known, FIXED_SHARE * known)
     # in so many times as many; all of them where a model is its fit, and none more where nothing varies
-    times = np.divide(variances, tolerances, out=np.full_like(variances, np.inf), where=tolerances > 0)
+    times = np.divide(variances, enough, out=np.full_like(variances, np.inf), where=enough > 0)
     wanted = np.where(variances > 0, some * times, 0.0).max()
     more = int(np.ceil(wanted)) - some if wanted < most else most - some
     if more > 0:

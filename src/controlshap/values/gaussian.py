@@ -298,21 +298,22 @@ class GaussianImputer(NormalParts):
     def walk_factors(self, permutations: IntArray) -> tuple[IntArray, FloatArray]:
         """Column orders `(u, c)` and Cholesky factors `(u, c, c)` of the permuted correlation."""
         order = self.players.column_order(permutations)
-        n_columns = order.shape[1]
-        permuted = self.moments.correlation.ravel().take(order[:, :, None] * n_columns + order[:, None, :])
-        return order, np.linalg.cholesky(permuted)
+        return order, np.linalg.cholesky(self.moments.correlation.ravel().take(_flat_index(order, order.shape[1])))
 
     def add_walk_maps(self, permutations: IntArray, total: FloatArray) -> None:
-        """Add the rank-one maps `L[:, k] (L^-1)[k, :]` of all columns, which come from one factor."""
+        """Add the rank-one maps `L[:, k] (L^-1)[k, :]` of all columns, which come from one factor.
+
+        The factor M of the precision in reversed order has the inverse of L: `L^-1` is M' in reversed order.
+        """
         order, factors = self.walk_factors(permutations)
-        inverses = np.linalg.inv(factors)
-        back = np.argsort(order, axis=1)
-        # Un-permute: left[column, row, u] = L[:, k] and right[u, column, :] = (L^-1)[k, :] of the column at k.
-        unit = np.arange(len(order))[:, None, None]
-        left = np.ascontiguousarray(factors[unit, back[:, :, None], back[:, None, :]].transpose(2, 1, 0))
-        right = inverses[unit, back[:, :, None], back[:, None, :]]
+        n, c = order.shape
+        inverses = np.linalg.cholesky(self.precision.ravel().take(_flat_index(order[:, ::-1], c)))
+        back, start = np.argsort(order, axis=1), (np.arange(n) * c * c)[:, None, None]
+        # Un-permute: left[column, row, u] = L[:, k] and right[column, u, :] = (L^-1)[k, :] of the column at k.
+        left = np.ascontiguousarray(factors.ravel().take(start + _flat_index(back, c)).transpose(2, 1, 0))
+        right = inverses.ravel().take(start + _flat_index(c - 1 - back, c)).transpose(2, 0, 1)
         for column, player in enumerate(self.players.owner):  # one product at a time: all of them are c^3 numbers more
-            total[player] += left[column] @ right[:, column]
+            total[player] += left[column] @ np.ascontiguousarray(right[column])
 
     def to_inputs(self, rows: FloatArray) -> FloatArray:
         """Cut latent columns where asked."""
@@ -381,12 +382,18 @@ def _extend_factor(
     """
     (u, h), n = columns.shape, rows.shape[1]
     whole = np.zeros((u, h + n, h + n))
-    whole[:, :h, :h] = matrix.ravel().take(columns[:, :, None] * len(matrix) + columns[:, None, :])
+    whole[:, :h, :h] = matrix.ravel().take(_flat_index(columns, len(matrix)))
     whole[:, h:, :h] = rows
     below = np.arange(h, h + n)
     whole[:, below, below] = corner
     factors = np.linalg.cholesky(whole)
     return factors[:, :h, :h], factors[:, h:, :h]
+
+
+def _flat_index(order: IntArray, width: int) -> IntArray:
+    """Places `(u, h, h)` of the rows and columns `order` (u, h) in a matrix of so many columns."""
+    index: IntArray = order[:, :, None] * width + order[:, None, :]
+    return index
 
 
 def _pad(matrix: FloatArray) -> FloatArray:
