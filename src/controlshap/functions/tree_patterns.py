@@ -10,14 +10,14 @@ computed once for each pattern that occurs. With q the row's pattern and b a dra
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.data.players import Players
 from controlshap.functions.bits import run_starts
-from controlshap.functions.trees import CHUNK_BYTES, TreeFunction, factor_weights, find_factors
+from controlshap.functions.trees import CHUNK_BYTES, FEW_ROWS, TreeFunction, factor_weights, find_factors
 
 #: Factors of a leaf up to which patterns are counted in a table of 2^k places.
 MOST_DENSE = 12
@@ -25,8 +25,14 @@ MOST_DENSE = 12
 MOST_FACTORS = 40
 
 
+#: Leaves of this many numbers of factors go together: numpy's calls take longer than their work on few rows.
+WIDTHS = 3
+#: The number of a factor that everything satisfies, which fills up the others of a leaf.
+ALWAYS = -1
+
+
 class _LeafBlock(NamedTuple):
-    """Leaves with equally many factors, and the patterns of the draws there.
+    """Leaves with about equally many factors, filled up to the same number, and the patterns of the draws there.
 
     Attributes
     ----------
@@ -34,7 +40,8 @@ class _LeafBlock(NamedTuple):
     factors, players : ndarray of shape (n, k)
     starts : ndarray of shape (n + 1,)
         Leaf i has the patterns `starts[i]` to `starts[i + 1] - 1`.
-    bits : ndarray of shape (patterns,)
+    bits, leaf : ndarray of shape (patterns,)
+        And the leaf that has it.
     shares : ndarray of shape (patterns,)
         Part of the draws that has the pattern.
     first_draws : ndarray of shape (patterns + 1,)
@@ -47,6 +54,7 @@ class _LeafBlock(NamedTuple):
     players: IntArray
     starts: IntArray
     bits: IntArray
+    leaf: IntArray
     shares: FloatArray
     first_draws: IntArray
     draws: IntArray
@@ -85,14 +93,16 @@ class PatternGames:
         draws = boxes.round_inputs(draws, "draws")
         passed = _Passed(boxes, draws, self._order, self._first)
         self._blocks: list[_LeafBlock] = []
-        for k in np.unique(n_factors[n_factors > 0]):
-            same = np.flatnonzero(n_factors == k)
+        sizes = -(-n_factors // WIDTHS) * WIDTHS
+        for k in np.unique(sizes[sizes > 0]):
+            same = np.flatnonzero(sizes == k)
             step = max(1, CHUNK_BYTES // (16 * len(draws)))
             for start in range(0, len(same), step):
                 leaves = same[start : start + step]
-                factors = from_[leaves][:, None] + np.arange(k)
+                own = np.arange(k) < n_factors[leaves][:, None]
+                factors = np.where(own, from_[leaves][:, None] + np.arange(k), ALWAYS)
                 counted = _count_patterns(passed.patterns(factors), int(k), some)
-                self._blocks.append(_LeafBlock(leaves, factors, player[factors], *counted))
+                self._blocks.append(_LeafBlock(leaves, factors, np.where(own, player[factors], 0), *counted))
 
     @staticmethod
     def fits(boxes: TreeFunction, players: Players) -> bool:
@@ -106,6 +116,37 @@ class PatternGames:
         n_outputs = self.boxes.values.shape[1]
         n, p, m = len(rows), self.players.n_players, len(self.some)
         means, of_draws = np.zeros((n * p, n_outputs)), np.zeros((n * m * p, n_outputs))
+        if n <= FEW_ROWS:
+            self._explain_few(passed, means, of_draws)
+        else:
+            self._explain_many(passed, n, means, of_draws)
+        spread = of_draws.reshape(n, m, p, n_outputs)
+        return means.reshape(n, p, n_outputs), spread.var(axis=1, ddof=1) if m > 1 else np.zeros((n, p, n_outputs))
+
+    def _explain_few(self, passed: _Passed, means: FloatArray, of_draws: FloatArray) -> None:
+        """Add values `(rows * players, outputs)` and `(rows * singled-out draws * players, outputs)`, row by row.
+
+        In the order in which many rows are: what a row gets does not depend on the rows beside it, to the bit.
+        """
+        p, m = self.players.n_players, len(self.some)
+        for block in self._blocks:
+            for row, patterns in enumerate(passed.patterns(block.factors).T):
+                of_x = patterns[block.leaf]
+                alive = np.flatnonzero(_matters(of_x, block.bits, block.factors.shape[1]))
+                if not len(alive):
+                    continue
+                leaf, weights = block.leaf[alive], self._weigh(of_x[alive], block.bits[alive], block.factors.shape[1])
+                starts = run_starts(leaf)
+                of_leaves = np.add.reduceat((weights * block.shares[alive]).T.copy(), starts, axis=0)
+                found = leaf[starts]
+                self._add(means, row * p + block.players[found], of_leaves, block.leaves[found])
+                which, draw = _expand(block.first_draws[alive], block.first_draws[alive + 1])
+                places = block.players[leaf[which]] + ((row * m + block.draws[draw]) * p)[:, None]
+                self._add(of_draws, places, weights.T[which], block.leaves[leaf[which]])
+
+    def _explain_many(self, passed: _Passed, n: int, means: FloatArray, of_draws: FloatArray) -> None:
+        """The same for many rows, of which some have the same patterns."""
+        p, m = self.players.n_players, len(self.some)
         for block in self._blocks:
             patterns = passed.patterns(block.factors)  # (leaves, rows)
             distinct, number = _number_patterns(patterns, block.factors.shape[1])
@@ -133,8 +174,6 @@ class PatternGames:
                 game = row[entry] * m + block.draws[draw]
                 places = game[:, None] * p + block.players[leaf[entry]]
                 self._add(of_draws, places, pairs.weights[pair], block.leaves[leaf[entry]])
-        spread = of_draws.reshape(n, m, p, n_outputs)
-        return means.reshape(n, p, n_outputs), spread.var(axis=1, ddof=1) if m > 1 else np.zeros((n, p, n_outputs))
 
     def _add(self, totals: FloatArray, places: IntArray, weights: FloatArray, leaves: IntArray) -> None:
         """Add weights `(n, k)` times the leaves' values at places `(n, k)` of totals `(places, outputs)`."""
@@ -145,33 +184,41 @@ class PatternGames:
     def _join(self, block: _LeafBlock, distinct: IntArray) -> _Pairs:
         """Patterns of rows with those patterns of draws that make the leaf worth something."""
         k = block.factors.shape[1]
-        full = (1 << k) - 1
-        leaf, pattern = distinct >> k, distinct & full
+        leaf, pattern = distinct >> k, distinct & ((1 << k) - 1)
         sizes = np.diff(block.starts)[leaf]
         parts = []
         for part in _cut(sizes, CHUNK_BYTES // 256):
             owner, of_draw = _expand(block.starts[leaf[part]], block.starts[leaf[part] + 1])
             owner = part[owner]
             of_x, of_b = pattern[owner], block.bits[of_draw]
-            # one who satisfies all factors alike gets nothing
-            alive = np.flatnonzero(((of_x | of_b) == full) & ((of_x & of_b) != full))
-            owner, of_draw, of_x, of_b = owner[alive], of_draw[alive], of_x[alive], of_b[alive]
-            only_x, only_b = of_x & ~of_b, full & ~of_x
-            a, b = np.bitwise_count(only_x), np.bitwise_count(only_b)
-            slots = np.arange(k)
-            weights = self._gain[a, b][:, None] * (only_x[:, None] >> slots & 1)
-            weights -= self._loss[a, b][:, None] * (only_b[:, None] >> slots & 1)
-            parts.append(_Pairs(owner, of_draw, weights))
+            alive = np.flatnonzero(_matters(of_x, of_b, k))
+            parts.append(_Pairs(owner[alive], of_draw[alive], self._weigh(of_x[alive], of_b[alive], k).T.copy()))
         return _Pairs(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+    def _weigh(self, of_x: IntArray, of_b: IntArray, k: int) -> FloatArray:
+        """What leaves of k factors give to their players `(k, n)`, from patterns `(n,)` of x and of a draw."""
+        only_x, only_b = of_x & ~of_b, of_x.dtype.type((1 << k) - 1) & ~of_x
+        at = np.bitwise_count(only_x) * np.intp(len(self._gain)) + np.bitwise_count(only_b)
+        bits = _bits(k, of_x.dtype)[:, None]
+        weights: FloatArray = ((only_x & bits) != 0) * self._gain.ravel()[at]
+        weights -= ((only_b & bits) != 0) * self._loss.ravel()[at]
+        return weights
 
 
 class _Passed:
-    """Which rows satisfy which factors; rows are compared by their ranks in a column, which are small integers."""
+    """Which rows satisfy which factors.
+
+    Many rows are compared by their ranks in a column, which are small integers.
+    """
 
     def __init__(self, boxes: TreeFunction, rows: FloatArray, order: IntArray, first: IntArray) -> None:
         self._columns, self._order = boxes.columns, order
         self._ends = np.append(first, len(order))
         self._accepted, self._missing = boxes.nan_accepted, np.isnan(rows)
+        if len(rows) <= FEW_ROWS:
+            # a value beyond a bound is at least the next number
+            self._ranks, self._below, self._within = rows.T, boxes.beyond_lowers, boxes.beyond_uppers
+            return
         kind = np.int16 if len(rows) < 2**15 else np.int32
         self._ranks = np.full(rows.T.shape, -1, dtype=kind)
         self._below, self._within = np.empty(len(boxes.columns), dtype=kind), np.empty(len(boxes.columns), dtype=kind)
@@ -186,13 +233,19 @@ class _Passed:
     def patterns(self, factors: IntArray) -> IntArray:
         """Patterns `(leaves, rows)` from the numbers of the leaves' factors `(leaves, k)`."""
         kind = np.int32 if factors.shape[1] <= 30 else np.int64
+        if len(self._missing) <= FEW_ROWS:
+            satisfied = self._satisfies(factors.ravel()).reshape(*factors.shape, -1) | (factors == ALWAYS)[:, :, None]
+            bits = _bits(factors.shape[1], np.dtype(kind))
+            return np.asarray((satisfied * bits[:, None]).sum(axis=1, dtype=kind))
         patterns: IntArray = np.zeros((len(factors), len(self._missing)), dtype=kind)
         for slot, chosen in enumerate(factors.T):
-            patterns |= self._satisfies(chosen) * patterns.dtype.type(1 << slot)
+            satisfied = self._satisfies(chosen) | (chosen == ALWAYS)[:, None]
+            patterns |= satisfied * patterns.dtype.type(1 << slot)
         return patterns
 
     def _satisfies(self, factors: IntArray) -> BoolArray:
         """Whether rows satisfy factors, `(factors, rows)`: the AND of all their sides."""
+        factors = np.maximum(factors, 0)
         sizes = self._ends[factors + 1] - self._ends[factors]
         if (sizes == 1).all():
             return self._inside(self._order[self._ends[factors]])
@@ -209,18 +262,29 @@ class _Passed:
         return inside
 
 
+def _bits(k: int, kind: np.dtype[Any]) -> IntArray:
+    """1, 2, 4, ..., one bit for each of k factors."""
+    return np.asarray(1 << np.arange(k), dtype=kind)
+
+
+def _matters(of_x: IntArray, of_b: IntArray, k: int) -> BoolArray:
+    """Whether leaves of k factors are worth something for patterns of x and a draw, and not to nobody."""
+    full = (1 << k) - 1
+    return np.asarray(((of_x | of_b) == full) & ((of_x & of_b) != full))
+
+
 def _count_patterns(
     patterns: IntArray, k: int, some: IntArray
-) -> tuple[IntArray, IntArray, FloatArray, IntArray, IntArray]:
-    """Starts, bits, shares and singled-out draws of `_LeafBlock` from the draws' patterns `(leaves, draws)`."""
+) -> tuple[IntArray, IntArray, IntArray, FloatArray, IntArray, IntArray]:
+    """Starts, bits, leaves, shares and singled-out draws of `_LeafBlock` from the draws' patterns `(leaves, draws)`."""
     distinct, number = _number_patterns(patterns, k)
     counts = np.bincount(number.ravel(), minlength=len(distinct))
     of_some = number[:, some].ravel()
     draws = np.argsort(of_some, kind="stable") % len(some)
     first_draws = np.searchsorted(np.sort(of_some), np.arange(len(distinct) + 1))
     starts = np.searchsorted(distinct >> k, np.arange(len(patterns) + 1))
-    bits = (distinct & ((1 << k) - 1)).astype(patterns.dtype)
-    return starts, bits, counts / patterns.shape[1], first_draws, draws
+    bits: IntArray = (distinct & ((1 << k) - 1)).astype(patterns.dtype)
+    return starts, bits, distinct >> k, counts / patterns.shape[1], first_draws, draws
 
 
 def _number_patterns(patterns: IntArray, k: int) -> tuple[IntArray, IntArray]:

@@ -28,6 +28,8 @@ from controlshap.functions.bits import Words, count_bits, pack_bits, reduce_runs
 
 #: Bytes of scratch space; every array that grows with leaves times draws is cut to about this.
 CHUNK_BYTES = 2**25
+#: Rows up to which each is compared with every side by itself.
+FEW_ROWS = 4
 #: A block of leaves that stays in the processor's cache is worked through several times faster.
 _CACHE_BYTES = 2**20
 
@@ -97,6 +99,16 @@ class TreeFunction(KnownFunction):
         return tuple(np.split(order, np.searchsorted(self.columns[order], np.arange(1, self.n_columns))))
 
     @cached_property
+    def beyond_lowers(self) -> FloatArray:
+        """The first numbers beyond the lower bounds."""
+        return np.nextafter(self.lowers, np.inf)
+
+    @cached_property
+    def beyond_uppers(self) -> FloatArray:
+        """The first numbers beyond the upper bounds."""
+        return np.nextafter(self.uppers, np.inf)
+
+    @cached_property
     def _booster(self) -> Any:
         import lightgbm
 
@@ -104,13 +116,18 @@ class TreeFunction(KnownFunction):
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """Values `(n,)` or `(n, outputs)`, without a link."""
-        if self.text is not None:
+        if self.text is not None and len(rows) > FEW_ROWS:
             by_library: FloatArray = self._booster.predict(rows, num_threads=1)
             return by_library
         rows = self.round_inputs(rows, "rows")
         predictions = np.tile(self.offset, (len(rows), 1)).astype(float)
         leaf, first, everywhere = self._leaf_starts
         predictions += self.values[everywhere].sum(axis=0)
+        if len(rows) <= FEW_ROWS:
+            for row, total in zip(rows, predictions, strict=True):
+                within = reduce_runs(np.logical_and, self.satisfies(row), first)
+                total += self.values[leaf[first]][within].sum(axis=0)
+            return _drop_single(predictions)
         for start, stop in self.row_blocks(len(rows)):
             inside = reduce_runs(np.bitwise_and, self.pack_satisfied(rows[start:stop]), first)
             which, row = np.nonzero(unpack_bits(inside, stop - start))
@@ -154,6 +171,12 @@ class TreeFunction(KnownFunction):
         n_words = int(np.clip(CHUNK_BYTES // (8 * max(len(self.columns), 1)), 1, 16))
         for start in range(0, n_rows, 64 * n_words):
             yield start, min(start + 64 * n_words, n_rows)
+
+    def satisfies(self, row: FloatArray) -> BoolArray:
+        """Whether one row (as the library compares it) passes each side."""
+        at = row[self.columns]
+        passed: BoolArray = (at > self.lowers) & (at <= self.uppers) | (np.isnan(at) & self.nan_accepted)
+        return passed
 
     def pack_satisfied(self, rows: FloatArray) -> Words:
         """Which of the rows (as the library compares them) pass each side, as bits `(words, sides)`.
@@ -338,8 +361,7 @@ class BoxGames:
 
     def _at_row(self, x: FloatArray) -> _AtRow:
         boxes = self.boxes
-        at = boxes.round_inputs(np.reshape(x, (1, -1)), "x")[0][boxes.columns]
-        passed = (at > boxes.lowers) & (at <= boxes.uppers) | (np.isnan(at) & boxes.nan_accepted)
+        passed = boxes.satisfies(boxes.round_inputs(np.reshape(x, (1, -1)), "x")[0])
         if self.players.is_grouped:
             passed = reduce_runs(np.logical_and, passed[self._order], self._first)
         satisfied = np.flatnonzero(passed)
