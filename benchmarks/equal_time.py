@@ -260,9 +260,9 @@ def main() -> None:
             "# Error at equal time",
             "",
             f"`python benchmarks/equal_time.py`, numpy {np.__version__}, one thread, processor time; {N_PLAYERS} "
-            f"players, {N_BACKGROUND} background rows, a network of ten tanh units. Squared error of a contender at the "
-            f"time that ours takes for {BUDGET:,} evaluations, over ours: above 1 we are better, `-` where a contender "
-            "cannot finish in that time.",
+            f"players, {N_BACKGROUND} background rows, a network of ten tanh units. Squared error of a contender at "
+            f"the time that ours takes for {BUDGET:,} evaluations, over ours: above 1 we are better, `-` where a "
+            "contender cannot finish in that time.",
             "",
             *parts,
             *trees_as_functions(),
