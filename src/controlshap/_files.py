@@ -25,7 +25,7 @@ from controlshap._checks import show
 from controlshap._errors import InvalidArgumentError
 
 #: Version of the folders that `write_folder` writes.
-SCHEMA = 2
+SCHEMA = 1
 #: Key of the digest that a sealed JSON file holds of itself.
 SEAL = "sha256"
 

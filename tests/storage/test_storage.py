@@ -74,7 +74,7 @@ def test_files_are_json_and_arrays_and_no_pickle(tmp_path, explanation):
     folder = explanation.save(tmp_path)
     assert sorted(path.name for path in folder.iterdir()) == ["explanation.json", "explanation.npz"]
     header = json.loads((folder / "explanation.json").read_text())
-    assert (header["kind"], header["schema"]) == ("explanation", 2)
+    assert (header["kind"], header["schema"]) == ("explanation", 1)
     with np.load(folder / "explanation.npz", allow_pickle=False) as arrays:
         assert all(arrays[name].dtype != object for name in arrays.files)
 
@@ -103,11 +103,11 @@ def spoil_arrays(folder, byte=None, keep=None):
 
 DAMAGE = {
     "another schema": (
-        lambda f: edit_header(f, lambda h: h.update(schema=3)),
-        r"schema 3; this version reads 2.*Load it",
+        lambda f: edit_header(f, lambda h: h.update(schema=2)),
+        r"schema 2; this version reads 1.*Load it",
     ),
-    "no schema": (lambda f: edit_header(f, lambda h: h.pop("schema")), r"schema None; this version reads 2"),
-    "another kind of header": (lambda f: next(f.glob("*.json")).write_text("[]"), r"schema None; this version reads 2"),
+    "no schema": (lambda f: edit_header(f, lambda h: h.pop("schema")), r"schema None; this version reads 1"),
+    "another kind of header": (lambda f: next(f.glob("*.json")).write_text("[]"), r"schema None; this version reads 1"),
     "an edited header": (
         lambda f: next(f.glob("*.json")).write_text(next(f.glob("*.json")).read_text().replace("null", "0.25", 1)),
         r"damaged \(its contents do not match their digest\)",

@@ -27,7 +27,7 @@ FUNCTION, LESSON = "function", "lesson"
 
 
 def begin_lesson(folder: Path, run: str, part: int, n_rows: int) -> Lesson:
-    """What a part of so many rows is given, and how much each row is to hand back."""
+    """The lesson for a part of so many rows, and how much each row is to hand back."""
     generation = Generation.of(part)
     function = read_function(folder, run, generation.number) if generation.number else None
     return Lesson(function, -(-generation.share // n_rows))

@@ -33,7 +33,7 @@ from controlshap.problem import Assembly
 from controlshap.storage.explainers import save_assembly
 
 KIND = "controlshap data set"
-SCHEMA = 2
+SCHEMA = 1
 #: Entries of a saved explainer that do not tell one run from another.
 _COMPUTED = ("d_permutations", "d_matrices", "kind", "schema", "arrays", "arrays_sha256")
 #: Predictions may differ by this share of their spread: a model on a GPU need not give the same bits twice.

@@ -62,7 +62,7 @@ class Generation:
 
 @dataclass
 class Learner:
-    """What is learned from the rows so far, or from parts of so many rows each.
+    """A function learned from the rows so far, or from parts of so many rows each.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Learner:
 
 @dataclass
 class Lesson:
-    """What rows of a run in parts are given by earlier ones, and hand back for later ones.
+    """Evaluations that rows of a run in parts are given by earlier ones, and hand back for later ones.
 
     Attributes
     ----------
