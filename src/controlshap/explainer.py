@@ -237,7 +237,7 @@ class Explainer:
         ----------
         X : ndarray or frame of shape (rows, columns), or one row
         budget : int, optional
-            Most model evaluations for each row; 10,000 by default (1,000,000 where there is something to stop for).
+            Most model evaluations for each row; 10,000 by default (1,000,000 with a rule to stop by).
         tolerance : float, optional
             Stop when the largest standard error is below this share of the spread of the values.
         stop : {"signs", "top 5", "ranking", "ranking 5"} or list of them, optional

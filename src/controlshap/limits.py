@@ -39,7 +39,7 @@ class Limits:
     ----------
     budget : int or None
         Most model evaluations for each row; by default 10,000 (up to 40,000 where the values are then exact), or
-        1,000,000 where there is something to stop for.
+        1,000,000 with a rule to stop by.
     tolerance : float or None
         Stop when the largest standard error is below this share of the spread of the values.
     absolute_tolerance : float or None

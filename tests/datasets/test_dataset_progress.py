@@ -16,7 +16,7 @@ import pytest
 from dataset_cases import CALL, make_explainer, make_rows, write
 
 import controlshap as cs
-from controlshap.datasets import Progress, open_source
+from controlshap.datasets import DatasetResult, FailedPart, Progress, open_source
 
 
 def test_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,3 +65,12 @@ def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         open_source(path)
     with pytest.raises(cs.MissingExtraError, match=r"controlshap\[parquet\]"):
         make_explainer().explain_dataset(make_rows(), tmp_path / "out")
+
+
+def test_a_result_says_how_it_ended_and_how_to_read_it() -> None:
+    failed = (FailedPart(1, (6, 12), "no"),)
+    result = DatasetResult(Path("out"), 12, 2, 1, failed, 3000, 4.2)
+    assert repr(result) == (
+        "DatasetResult: 1 of 2 parts of 12 rows, 3,000 model evaluations, 4 s; 1 part failed, see .failed; "
+        "controlshap.load('out') reads it"
+    )

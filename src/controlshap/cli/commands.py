@@ -102,12 +102,14 @@ def demo(out: Path) -> None:
 @commands.command(epilog=_EXIT_CODES)
 @click.argument("model")
 @click.argument("data")
-@click.option("--background", required=True, help="Ordinary data, which absent features are replaced by.")
+@click.option("--background", required=True, help="Ordinary rows, from which absent features take their values.")
 @click.option("--out", type=_FOLDER, required=True, help="Folder for the result and report.html.")
 @_DESIGN_OPTIONS
 @_limit_options()
 @click.option(
-    "--seconds-per-evaluation", type=float, help="Time of the model for a row; a slow one gets trees by --control auto."
+    "--seconds-per-evaluation",
+    type=float,
+    help="Time of the model for a row; with --control auto, a slow model gets trees as well.",
 )
 @click.option(
     "--rows",
@@ -124,10 +126,10 @@ def demo(out: Path) -> None:
 @click.option("--jobs", type=int, default=1, show_default=True, help="Processes; -1 for all cores.")
 @click.option("--scheduler", metavar="ADDRESS", help="A dask scheduler whose workers explain the parts.")
 @click.option("--tls-ca", type=click.Path(exists=True, dir_okay=False), help="Certificates of a tls:// scheduler.")
-@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Own certificate for it.")
+@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Your certificate for it.")
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Key of that certificate.")
 @click.option(
-    "--part-rows", type=click.IntRange(min=1), help="Most rows of a part; what is lost when a run is stopped."
+    "--part-rows", type=click.IntRange(min=1), help="Most rows of a part: as many are lost when a run is stopped."
 )
 @click.option("--no-report", is_flag=True, help="Do not write report.html.")
 @click.option("--progress", type=click.Choice(["auto", "none", "json"]), default="auto", show_default=True,
@@ -144,7 +146,7 @@ def explain(ctx: click.Context, /, model: str, data: str, background: str, out: 
 
     A model that names its columns gets them by name. Otherwise both files must have the same columns.
 
-    The same command with the same folder goes on where it was stopped.
+    The same command with the same folder continues where it stopped.
     """
     from controlshap.cli.explain import DesignOptions, ExplainOptions, ModelOptions
     from controlshap.cli.explain import explain as run

@@ -12,6 +12,7 @@ from controlshap.datasets.manifest import part_bounds, read_manifest
 from controlshap.datasets.part_file import PartLayout, part_path
 from controlshap.datasets.stored import StoredExplanation, StoredParts
 from controlshap.results.explanation import Explanation
+from controlshap.results.wording import count_noun
 
 #: Bytes of parts that are read at once; of more, each array when it is asked for.
 AT_ONCE = 64 * 2**20
@@ -34,7 +35,7 @@ class FailedPart:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DatasetResult:
     """Summary of a run over a data set.
 
@@ -61,6 +62,14 @@ class DatasetResult:
     failed: tuple[FailedPart, ...]
     n_evaluations: int
     seconds: float
+
+    def __repr__(self) -> str:
+        failed = f"; {count_noun(len(self.failed), 'part')} failed, see .failed" if self.failed else ""
+        return (
+            f"DatasetResult: {self.n_done} of {count_noun(self.n_parts, 'part')} of {count_noun(self.n_rows, 'row')}, "
+            f"{count_noun(self.n_evaluations, 'model evaluation')}, {self.seconds:,.0f} s{failed}; "
+            f"controlshap.load({str(self.path)!r}) reads it"
+        )
 
 
 def load_dataset(path: str | Path, *, allow_partial: bool = False) -> Explanation:
