@@ -328,6 +328,7 @@ class Explainer:
         estimator   Permutation(): paired walks over the background in cycles
         control     LogisticRidge(): fitted to the evaluations themselves, at no extra cost
         variance    Analytic(): fits the estimator
+        pilot       the first walks say whether Kernel() makes more of the rest
         evaluations at most 2,000 a row: 1 for the row, 90 units of 22
         """
         stopping = Limits(**limits).stopping(self.players.n_players)
