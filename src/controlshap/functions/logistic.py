@@ -105,7 +105,7 @@ def logistic_interactions(
     """
     frequencies, weights = logistic_nodes(score_bound(intercept, at_x, at_draws), precision)
     p, index = len(at_x), np.zeros((len(at_x), len(at_x)))
-    nodes, node_weights = np.polynomial.legendre.leggauss(2 * max(1, -(-(p - 1) // 4)))
+    nodes, node_weights = (2.0 * part for part in gauss_nodes(2 * max(1, -(-(p - 1) // 4))))  # on (0, 2)
     step = max(1, BATCH // (len(frequencies) * p))
     for start in range(0, len(at_draws), step):
         part = at_draws[start : start + step].T
@@ -113,8 +113,8 @@ def logistic_interactions(
         centre = intercept + 0.5 * (at_x.sum() + part.sum(axis=0))
         wave = (-4.0 * weights[:, None] * np.sin(frequencies[:, None] * centre)).reshape(-1)
         for node, weight in zip(nodes, node_weights, strict=True):
-            if node > 0:  # those of -node are conjugate
-                factors = turns.real + 1j * node * turns.imag
+            if node > 1.0:  # those of 2 - node are conjugate
+                factors = turns.real + 1j * (node - 1.0) * turns.imag
                 ratios = turns.imag / factors
                 index += ((ratios * (weight * wave * factors.prod(axis=0))) @ ratios.T).real
     np.fill_diagonal(index, 0.0)

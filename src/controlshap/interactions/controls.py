@@ -26,8 +26,8 @@ from controlshap.sampling.game import FunctionGame
 from controlshap.sampling.sampler import UnitSampler
 
 #: Pairs of coalitions that a process is fitted to, a tenth of a second for each fold; and where their values have the
-#: noise of draws, from which it learns little: without it, errors are 2 to 10 % larger.
-MOST_FITTED, MOST_NOISY = 1000, 250
+#: noise of draws, from which it learns little: without it, errors are 2 to 10 % larger, with 250 pairs within 1 %.
+MOST_FITTED, MOST_NOISY = 1000, 100
 #: Fewest units behind a fit, as for values.
 FEWEST_UNITS = 6
 

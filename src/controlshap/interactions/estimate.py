@@ -113,9 +113,11 @@ def _gather(units: EvaluatedUnits, controls: PairControls | None) -> tuple[MeanT
     sums, shown = np.zeros((int(batch.max()) + 1, *shape)), np.zeros(shape[0] - 1)
     for some in units.replay():
         shown += squared_weights(*units.coalition_weights(some)).sum(axis=0)
-        terms = np.zeros((len(some.ids), *shape))
-        terms[:, :-1] = _terms(units, controls, some)
-        np.add.at(sums, batch[some.ids.unit], terms)
+        terms = _terms(units, controls, some)
+        if n_units > most:
+            np.add.at(sums[:, :-1], batch[some.ids.unit], terms)
+        else:  # each is its own batch
+            sums[some.ids.unit, :-1] = terms
     counts = np.bincount(batch)
     means = sums / counts[:, None, None, None]
     return MeanTerms(design.even_out(means, counts) if n_units > most else means), design, shown

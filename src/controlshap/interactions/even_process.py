@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap._types import BoolArray, FloatArray
 from controlshap.functions.logistic import unit_nodes
 from controlshap.interactions.index import pair_sums
 
@@ -29,8 +29,9 @@ from controlshap.interactions.index import pair_sums
 RHOS = (0.03, 0.1, 0.25, 0.5)
 #: Noise relative to the prior variance, from values without noise to single draws.
 NOISES = (1e-9, 1e-4, 1e-2, 0.1, 1.0, 10.0)
-#: Coalitions that rho and the noise are chosen with.
-TUNING = 120
+#: Coalitions that rho and the noise are chosen with: with 120, errors are up to 4 % smaller (a network, boosting, a
+#: forest, 12 players), and the choice takes 5 times as long.
+TUNING = 60
 #: Coalitions whose values are predicted at once.
 AT_ONCE = 1024
 
@@ -111,7 +112,10 @@ def _gram(one: BoolArray, other: BoolArray, rho: float) -> FloatArray:
     """Kernel of the process less its value at the ends: `k(s, s') - k(s, 1) - k(1, s') + k(1, 1)`."""
     p, table = one.shape[1], _table(one.shape[1], rho)
     of_one, of_other = one.sum(axis=1), other.sum(axis=1)
-    shared = one.astype(float) @ other.T.astype(float)
-    agreements: IntArray = np.rint(p - of_one[:, None] - of_other + 2.0 * shared).astype(np.int64)
-    gram: FloatArray = table[agreements] - table[of_one][:, None] - table[of_other] + table[p]
+    agreements = one.astype(np.float32) @ (2.0 * other.T.astype(np.float32))  # whole numbers, without rounding
+    agreements += (p - of_one[:, None]).astype(np.float32)
+    agreements -= of_other.astype(np.float32)
+    gram: FloatArray = table.take(agreements.astype(np.int32))
+    gram -= (table[of_one] - table[p])[:, None]
+    gram -= table[of_other]
     return gram
