@@ -45,7 +45,8 @@ class Limits:
     absolute_tolerance : float or None
         Stop when the largest standard error is below this.
     stop : str, list of str or None
-        Stop when this is certain: "signs", "top 5", "ranking" or "ranking 5".
+        Stop when this is certain: "signs", "top 5", "ranking", "ranking 5", or "top 3 interactions", which brings
+        interactions.
     level : float
         Probability that all that `stop` certifies for a row (and output) is right.
     time_limit : float or None
@@ -82,8 +83,6 @@ class Limits:
         positive("time_limit", self.time_limit, "seconds for each row", "Leave it out for none.")
         check_level(self.level)
         check_guarantee(self.guarantee, self.output_range)
-        if self.guarantee is not None and self.interactions is not None:
-            raise InvalidArgumentError("`guarantee` is about values: interactions have none. Leave one of them out.")
         if self.guarantee is not None and self.surrogate is not None:
             raise InvalidArgumentError(
                 "`guarantee` goes without controls, and `surrogate` is one. Leave one of them out."
@@ -102,8 +101,11 @@ class Limits:
     def stopping(self, n_players: int, *, staged: bool = False) -> Stopping:
         """The limits as the loop over a row takes them; refuses rules that do not fit the players."""
         rules = parse_rules(self.stop, n_players)
-        if self.interactions is not None and n_players < 2:
+        interactions = self.interactions is not None or any(rule.of_pairs for rule in rules)
+        if interactions and n_players < 2:
             raise InvalidArgumentError("`interactions=2` is about pairs of players, and there is one player only.")
+        if interactions and self.guarantee is not None:
+            raise InvalidArgumentError("`guarantee` is about values: interactions have none. Leave one of them out.")
         goals = (self.tolerance, self.absolute_tolerance, self.time_limit)
         default = EARLY_BUDGET if rules or any(goal is not None for goal in goals) else DEFAULT_BUDGET
         return Stopping(
@@ -115,7 +117,7 @@ class Limits:
             time_limit=None if self.time_limit is None else float(self.time_limit),
             staged=staged,
             is_default=self.budget is None and default == DEFAULT_BUDGET,
-            interactions=self.interactions is not None,
+            interactions=interactions,
             online=self.surrogate == "online",
             output_range=None if self.output_range is None else check_range(self.output_range),
         )
@@ -125,4 +127,7 @@ class Limits:
         rules = [self.stop] if isinstance(self.stop, str) else list(self.stop or [])
         given = None if stopping.output_range is None else list(stopping.output_range)
         numbers = {"output_range": given, "tolerance": stopping.tolerance, "absolute_tolerance": stopping.absolute}
-        return asdict(self) | numbers | {"budget": stopping.budget, "stop": rules, "time_limit": stopping.time_limit}
+        pairs = {"interactions": 2 if stopping.interactions else None}
+        return asdict(self) | numbers | pairs | {
+            "budget": stopping.budget, "stop": rules, "time_limit": stopping.time_limit,
+        }  # fmt: skip

@@ -123,7 +123,8 @@ class Problem:
     `estimator` and `controls` are None where they are chosen by budget ("auto"). `form` is what the model was
     recognised as, where that is asked for ("auto" twice) and it agrees with the model on the background. `shared` is a
     surrogate that was fitted before; `seconds` is what an evaluation takes, where it was told; `margin` is the known
-    margin of a classifier whose probability has no known form; `interactions` says that a call asks for these; `noise`
+    margin of a classifier whose probability has no known form; `interactions` says that a call asks for these,
+    `by_pairs` that it may end by them; `noise`
     (outputs,) is the standard deviation of an answer of a model that answers differently when asked again, None for
     others; `output_range` is what no output leaves where a call asks for a finite guarantee, None in other calls.
     """
@@ -144,6 +145,7 @@ class Problem:
     shared: SharedSurrogate | None = None
     seconds: float | None = None
     interactions: bool = False
+    by_pairs: bool = False
     margin: Margin | None = None
     noise: FloatArray | None = None
     output_range: tuple[float, float] | None = None

@@ -10,6 +10,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import controlshap as cs
+from controlshap.statistics.certainty import top_ratio
 from controlshap.testing import interactions_by_definition, marginal_game
 
 RNG = np.random.default_rng(11)
@@ -309,7 +310,6 @@ def plain_explainer(**settings):
         (lambda: plain_explainer()(ROWS, interactions=3), "must be 2 or None"),
         (lambda: plain_explainer()(ROWS, interactions=True), "must be 2 or None"),
         (lambda: plain_explainer(groups=[list(range(7))])(ROWS, interactions=2), "one player only"),
-        (lambda: plain_explainer(features="correlated")(ROWS, interactions=2), "features='independent'"),
         (lambda: plain_explainer(estimator="per_feature")(ROWS, interactions=2), "walks, KernelSHAP or all"),
         (lambda: plain_explainer()(ROWS, interactions=2, budget=3), "budget"),
         (lambda: EXPLAINED.interactions.top(0), "`k` must be"),
@@ -321,3 +321,41 @@ def plain_explainer(**settings):
 def test_bad_input_is_refused(explain, words):
     with pytest.raises(cs.InvalidArgumentError, match=words):
         explain()
+
+
+def test_a_run_stops_when_its_largest_pairs_are_certain():
+    """With walks, and with the whole background, which is taken for such a rule although the run may end early."""
+    first, second = np.triu_indices(7, 1)
+    sizes = np.abs(TRUTH[first, second])
+    order = np.argsort(-sizes)
+    k = 1 + int(np.argmax(-np.diff(sizes[order])))  # where the next one is far below
+    largest = {frozenset((f"x{first[pair]}", f"x{second[pair]}")) for pair in order[:k]}
+    for settings, budget in (({"estimator": "permutation"}, 400_000), ({}, 3000)):
+        explainer = cs.Explainer(network, BACKGROUND, **settings)
+        explanation = explainer(ROWS[:1], stop=f"top {k} interactions", budget=budget, rng=0, keep=True)
+        assert explanation.status[0] == "converged"
+        assert explanation.n_evaluations[0] < budget
+        certified = explanation.interactions.ranking(0.95).top(k)
+        assert certified is not None
+        assert {frozenset(pair) for pair in certified} == largest
+        assert explanation.settings["interactions"] == 2
+        longer = explainer.refine(explanation, budget=1000)
+        assert longer.method == explanation.method
+        assert longer.n_evaluations[0] > explanation.n_evaluations[0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [("top 0 interactions", "a number from 1 to 20: there are 7 players, 21 pairs"), ("top 21 interactions", "1 to 20"),
+     ("signs interactions", "'top 3 interactions'"), ("top interactions", "'top 3 interactions'")],
+)  # fmt: skip
+def test_rules_that_no_pairs_can_meet_are_refused(rule, message):
+    with pytest.raises(cs.InvalidArgumentError, match=message):
+        cs.Explainer(network, BACKGROUND)(ROWS, stop=rule)
+
+
+def test_the_ratio_of_top_pairs_is_that_of_their_intervals():
+    values, reach = np.array([5.0, -4.0, 1.0, 0.5]), np.array([0.5, 1.0, 0.5, 0.0])
+    assert_allclose(top_ratio(values, reach, 2), 1.5 / 3.0, rtol=1e-9)
+    assert_allclose(top_ratio(values, reach, 1), 1.5, rtol=1e-9)
+    assert top_ratio(np.array([1.0, -1.0, 0.5]), np.zeros(3), 1) == np.inf

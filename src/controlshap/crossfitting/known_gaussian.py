@@ -147,6 +147,10 @@ class ConditionedGame:
         values = self.drawn.evaluate(rows)
         return np.concatenate([values, values], axis=-1)
 
+    def start_values(self, draws: FloatArray) -> FloatArray:
+        """The functions on draws, twice."""
+        return self.evaluate(draws)
+
     def coalition_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
         """Values `(u, k, d, outputs, 2 functions)`."""
         return self._beside_means(self.drawn.coalition_values(coalitions, draws), coalitions)
@@ -254,6 +258,12 @@ def enumerate_networks(imputer: NormalParts, x: FloatArray, networks: list[Known
     if arrangement is not None:
         table = mean_coalitions(imputer, x, arrangement.coalitions[None], networks)[0]
         return np.concatenate([arrangement.matrix @ table, table[:1]]).T
+    table = enumerate_means(imputer, x, networks)
+    return np.concatenate([shapley_values(table), table[:1]]).T
+
+
+def enumerate_means(imputer: NormalParts, x: FloatArray, networks: list[KnownFunction]) -> FloatArray:
+    """Conditional means `(2^players, networks)` of all coalitions, in the order of `all_coalitions`."""
     permutations, own = chains(imputer.players.n_players)
     p = permutations.shape[1]
     weights = score_weights(networks)
@@ -265,7 +275,7 @@ def enumerate_networks(imputer: NormalParts, x: FloatArray, networks: list[Known
         # the number of a coalition has bit j for player j, as in `all_coalitions`
         numbers = np.concatenate([np.zeros((len(some), 1), dtype=np.int64), np.cumsum(1 << some, axis=1)], axis=1)
         table[numbers[inside]] = means[inside]
-    return np.concatenate([shapley_values(table), table[:1]]).T
+    return table
 
 
 def _base(imputer: NormalParts, x: FloatArray, network: KnownFunction) -> float:

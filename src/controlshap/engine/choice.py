@@ -133,7 +133,7 @@ def _choose_freely(
     if _can_enumerate(problem, budget, early=early):
         reasons["estimator"] = "all coalitions fit the budget" if base.finite else "all coalitions cost less than walks"
         return Enumeration()
-    if not early and _pays_whole_background(problem, budget):
+    if (not early or problem.by_pairs) and _pays_whole_background(problem, budget):
         n_pairs = (budget - 1) // (2 * len(base.rows))
         reasons["estimator"] = f"{n_pairs} pairs of coalitions, enough for each to have the whole background"
         return Kernel(n_draws=len(base.rows), reuse=True)

@@ -54,11 +54,6 @@ def refuse_interactions(problem: Problem, stopping: Stopping) -> None:
             "`interactions=2` counts all permutations of the players, and `order` or `hierarchy` leave some. Leave one "
             "of them out."
         )
-    if problem.correlated or not problem.base.finite:
-        raise InvalidArgumentError(
-            "`interactions=2` needs features='independent': with other value functions there are no interactions yet. "
-            "Leave `interactions` out."
-        )
     estimator = choose_estimator(problem, stopping.design_budget, early=stopping.early)
     if not estimator.gives_interactions:
         raise InvalidArgumentError(

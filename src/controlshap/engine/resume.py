@@ -14,18 +14,20 @@ from controlshap.problem import Assembly, Problem
 from controlshap.results.collect import merge
 from controlshap.results.explanation import Explanation
 from controlshap.sampling.evaluation_log import Recording
-from controlshap.statistics.stopping import Stopping
+from controlshap.statistics.stopping import Stopping, parse_rules
 
 
 def refine_rows(assembly: Assembly, explanation: Explanation, stopping: Stopping, *, n_jobs: int) -> Explanation:
     """The earlier explanation with its inexact rows continued up to the new limits."""
     continuations = continue_from(explanation, assembly.players.names, stopping)
     rows = assembly.read_rows(explanation.data)
-    told = explanation.settings.get("output_range")
+    earlier = explanation.settings
+    told = earlier.get("output_range")
     output_range = None if told is None else (float(told[0]), float(told[1]))
     planned = Stopping(
-        int(explanation.settings["budget"]), interactions=has_interactions(explanation), output_range=output_range
-    )
+        int(earlier["budget"]), interactions=has_interactions(explanation), output_range=output_range,
+        planned=int(earlier["budget"]), was_by_pairs=was_by_pairs(explanation),
+    )  # fmt: skip
     problem = ready_problem(assembly, planned)
     check_same(explanation, problem, assembly.description)
     items = [
@@ -78,6 +80,7 @@ def continue_from(
             planned=int(earlier["budget"]),
             alpha_fraction=0.5 ** (earlier["refinements"] + 1),
             was_early=early,
+            was_by_pairs=was_by_pairs(explanation),
             interactions=has_interactions(explanation),
             output_range=None if earlier.get("output_range") is None else tuple(earlier["output_range"]),
             alpha=stopping.alpha if earlier.get("output_range") is None else 1.0 - float(earlier["level"]),
@@ -89,6 +92,12 @@ def continue_from(
 def has_interactions(explanation: Explanation) -> bool:
     """Whether the run that is continued was asked for interactions."""
     return explanation.settings.get("interactions") is not None
+
+
+def was_by_pairs(explanation: Explanation) -> bool:
+    """Whether the run that is continued could end by interactions."""
+    rules = parse_rules(explanation.settings["stop"] or None, len(explanation.feature_names))
+    return any(rule.of_pairs for rule in rules)
 
 
 def check_same(explanation: Explanation, problem: Problem, settings: dict[str, Any]) -> None:

@@ -131,6 +131,7 @@ class Run:
     analysis: Analysis = field(init=False)
     functions: tuple[Functions, ...] = field(init=False)
     snapshot: Snapshot = field(init=False)
+    _pairs: tuple[int, PairResult] | None = None
 
     @classmethod
     def start(
@@ -270,6 +271,8 @@ class Run:
         may_look = stopping.looks and not self.plan.is_exact and self.n_looked < self.n_looks
         if may_look and (n_units >= stopping.first_look or is_last):
             self.n_looked += 1
+            if stopping.needs_pairs:
+                self.snapshot = replace(self.snapshot, pairs=self._certain_pairs())
             if self._is_reached():
                 self.status = "converged"
                 return
@@ -329,7 +332,7 @@ class Run:
             method=" + ".join(type(part).__name__ for part in (*before, plan.estimator, *applied)),
             controls=describe_controls(plan, self.analysis.alpha),
             alpha_fraction=self.alpha_fraction,
-            complete=self.base.finite and self.sampler.strata().sampling_fraction >= 1.0,
+            complete=self._is_complete,
             background_variances=self._background_variances(),
             evaluations=None if status == "exact" else self.recording.all_outputs(),
             stages=tuple(self.stages) if self.pilot is None else (*self.pilot.stages, *self.stages),
@@ -337,6 +340,11 @@ class Run:
             pairs=self._interactions() if self.stopping.interactions else None,
             guaranteed=self.guaranteed,
         )
+
+    @property
+    def _is_complete(self) -> bool:
+        """Whether every background row had a part."""
+        return self.base.finite and self.sampler.strata().sampling_fraction >= 1.0
 
     def share(self, n_evaluations: int) -> EvaluatedRows | None:
         """Some of what the model said; None where that was not kept."""
@@ -346,10 +354,20 @@ class Run:
 
     def _interactions(self) -> PairResult:
         """Interactions from the same units, controlled by the functions that values have."""
+        if self._pairs is not None and self._pairs[0] == self.sampler.n_units:
+            return self._pairs[1]
         folds, analysis = (stream(self.entropy, purpose, self.row) for purpose in (Purpose.FOLDS, Purpose.INTERACTIONS))
-        return estimate_interactions(
+        pairs = estimate_interactions(
             self.problem, self.sampler, self.plan.fitted_controls, self.functions, (folds, analysis)
         )
+        self._pairs = self.sampler.n_units, pairs
+        return pairs
+
+    def _certain_pairs(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Interactions, errors and degrees of freedom; an error of 0 is knowledge only where every row had a part."""
+        pairs = self._interactions()
+        unsure = (pairs.standard_errors == 0) & (not self._is_complete)
+        return pairs.indices, np.where(unsure, np.inf, pairs.standard_errors), pairs.dof
 
     def _background_variances(self) -> FloatArray | None:
         """Variances that the choice of the background rows adds; None where units do not show it."""

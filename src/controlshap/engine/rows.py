@@ -140,7 +140,9 @@ def ready_problem(assembly: Assembly, stopping: Stopping) -> Problem:
             f"`surrogate='online'` needs control='auto'; got control={assembly.settings['control']!r}, which says what "
             "controls each row. Leave one of them out."
         )
-    asked: dict[str, Any] = {"interactions": stopping.interactions, "output_range": stopping.output_range}
+    asked: dict[str, Any] = {
+        "interactions": stopping.interactions, "by_pairs": stopping.by_pairs, "output_range": stopping.output_range,
+    }  # fmt: skip
     draft = replace(assembly.draft(), **asked)
     refuse_interactions(draft, stopping)
     if draft.form is None:

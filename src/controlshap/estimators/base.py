@@ -27,6 +27,9 @@ class Evaluator(Protocol):
     def evaluate(self, rows: FloatArray) -> FloatArray:
         """All functions on rows `(..., columns)`, shape `(..., outputs, functions)`."""
 
+    def start_values(self, draws: FloatArray) -> FloatArray:
+        """v_b(0) `(u, d, outputs, functions)` of draws `(u, d, columns)` of units."""
+
     def coalition_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
         """Values `(u, k, d, outputs, functions)` of coalitions `(u, k, players)` with draws `(u, d, columns)`."""
 
@@ -191,7 +194,7 @@ class Estimator(ABC):
 
 def base_values(game: Evaluator, draws: UnitDraws) -> FloatArray:
     """v_b(0) of each draw `(u, d, outputs, functions)`: known, or evaluated."""
-    return game.evaluate(draws.rows) if draws.values is None else draws.values
+    return game.start_values(draws.rows) if draws.values is None else draws.values
 
 
 def check_draws(n_draws: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,11 +17,12 @@ from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.controls import Control
 from controlshap.crossfitting.coalition_controls import unseen_inflation
 from controlshap.crossfitting.folds import deal_units
+from controlshap.crossfitting.known_gaussian import MOST_COALITIONS, can_enumerate_means, enumerate_means
 from controlshap.crossfitting.known_simulated import Functions
 from controlshap.data.players import differs_from_x
 from controlshap.functions.base import KnownFunction
 from controlshap.interactions.controls import FEWEST_UNITS, PairControls
-from controlshap.interactions.index import index_terms, pair_numbers, squared_weights
+from controlshap.interactions.index import index_terms, pair_numbers, squared_weights, table_interactions
 from controlshap.interactions.units import EvaluatedUnits
 from controlshap.problem import Problem
 from controlshap.results.collect import PairResult
@@ -31,6 +33,7 @@ from controlshap.statistics.control_variate import Estimate, KnownValues
 from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.terms import MeanTerms, Terms
 from controlshap.statistics.two_stage import TwoStageDesign
+from controlshap.values.normal_parts import NormalParts
 
 #: Doubles that the terms of all units may take; beyond, means of batches of units are kept.
 MOST_DOUBLES = 2**24
@@ -43,12 +46,20 @@ N_FOLDS = 5
 def known_interactions(problem: Problem, function: KnownFunction, x: FloatArray) -> PairResult | None:
     """Exact interactions of a model that is this function; None where they are not known."""
     if problem.correlated:
-        return None
+        return _known_conditioned(problem, function, x)
     index = function.mean_interactions(x, problem.base.rows, problem.players)
     if index is None:
         return None
     values = index[pair_numbers(problem.players.n_players)]
     return PairResult.exact(values.reshape(len(values), -1))
+
+
+def _known_conditioned(problem: Problem, function: KnownFunction, x: FloatArray) -> PairResult | None:
+    """Of a function of normal scores, from its conditional means of all coalitions."""
+    imputer, outputs = problem.imputer, list(function.score_functions)
+    if not isinstance(imputer, NormalParts) or not outputs or not can_enumerate_means(imputer.players, MOST_COALITIONS):
+        return None
+    return PairResult.exact(table_interactions(enumerate_means(imputer, x, outputs)))
 
 
 def estimate_interactions(
@@ -76,12 +87,27 @@ def estimate_interactions(
     if not sampler.estimator.exact_per_draw and not sampler.is_whole and sampler.n_units >= FEWEST_UNITS:
         folds = deal_units(sampler, min((learner.n_folds for learner in learners), default=N_FOLDS), rng[0])
         if folds.n_folds >= 2:
-            controls = PairControls.fit(units, folds, learners, functions)
+            # known values given rows near x, or of a sampler's own rows, there are none: the process is enough
+            known = not problem.correlated or isinstance(problem.imputer, NormalParts)
+            controls = PairControls.fit(units, folds, learners, functions if known else ())
             controls = controls if controls.n_controls else None
     terms, design, shown = _gather(units, controls)
-    analysis = _analyse(units, controls, terms, design, rng[1], by_folds=problem.coefficient != "units")
+    analysis = _analyse(
+        units, controls, terms, design, rng[1], by_folds=problem.coefficient != "units", correlated=problem.correlated
+    )
     estimate = analysis.controlled
-    return _allow_for_design(estimate, shown)
+    found = _allow_for_design(estimate, shown)
+    return found if problem.base.finite or sampler.game.log.starts else _allow_for_base(found, sampler)
+
+
+def _allow_for_base(found: PairResult, sampler: UnitSampler) -> PairResult:
+    """Errors with that of a shared estimate of v(0), which reaches every pair divided by the other players' number."""
+    base, p = sampler.base, sampler.game.imputer.players.n_players
+    sizes = np.ones(len(base.values)) if base.sizes is None else base.sizes
+    shares = sizes / sizes.sum()
+    spread = (shares[:, None] * (base.values[:, :, 0] - base.mean[:, 0]) ** 2).sum(axis=0)
+    variance = spread / max(1, len(base.values) - 1) / (p - 1) ** 2
+    return replace(found, standard_errors=np.sqrt(found.standard_errors**2 + variance))
 
 
 def _allow_for_design(estimate: Estimate, shown: FloatArray) -> PairResult:
@@ -159,6 +185,7 @@ def _analyse(
     rng: np.random.Generator,
     *,
     by_folds: bool,
+    correlated: bool,
 ) -> Analysis:
     """Coefficients, values and errors, as for the values of players."""
 
@@ -173,7 +200,8 @@ def _analyse(
             inflation = unseen_inflation(len(units.ids), there, controls.folds.n_folds)
         known = KnownValues(zero, CovarianceRoot.zero_like(zero), controls.priors(), inflation)
     sizes = np.repeat(np.ptp(units.values, axis=(0, 1))[:, None], shape[2], axis=1)
-    sample = Sample(terms, design, np.zeros((0, *shape[1:])), sizes, False, False, _live_pairs(units.sampler))
+    live = None if correlated else _live_pairs(units.sampler)
+    sample = Sample(terms, design, np.zeros((0, *shape[1:])), sizes, False, False, live)
     return analyse(sample, roots, known, rng, by_folds=by_folds)
 
 

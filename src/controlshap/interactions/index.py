@@ -9,9 +9,12 @@ to I_ij in expectation. A constant has no interactions: with `(v(0) + v(all))/2`
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.estimators.enumeration import all_coalitions
 
 
 def pair_numbers(n_players: int) -> tuple[IntArray, IntArray]:
@@ -32,6 +35,15 @@ def index_terms(coalitions: BoolArray, weights: FloatArray, values: FloatArray) 
     """
     both, neither, one = (weights * values * weight for weight in _index_weights(coalitions))
     return pair_sums(coalitions, both, neither, one)
+
+
+def table_interactions(table: FloatArray) -> FloatArray:
+    """Interactions `(pairs, functions)` of games from the values `(2^players, functions)` of all coalitions."""
+    p = table.shape[0].bit_length() - 1
+    inner = all_coalitions(p)[1:-1]
+    weights = np.array([1.0 / math.comb(p, size) for size in inner.sum(axis=1)])
+    level = 0.5 * (table[0] + table[-1])
+    return np.stack([index_terms(inner[None], weights[None], of[None])[0] for of in (table[1:-1] - level).T], axis=1)
 
 
 def squared_weights(coalitions: BoolArray, weights: FloatArray) -> FloatArray:

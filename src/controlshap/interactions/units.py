@@ -34,17 +34,18 @@ class EvaluatedUnits:
 
     @classmethod
     def of(cls, sampler: UnitSampler) -> EvaluatedUnits:
-        """From the log of evaluations, and v_b(0) of each unit's draws."""
-        means = sampler.game.log.means
+        """From the log of evaluations, and v_b(0) of each unit's draws, or the shared estimate of v(0)."""
+        means, starts = sampler.game.log.means, list(sampler.game.log.starts)
         if means is None:
             raise RuntimeError("the evaluations of units are not kept")
-        ids, at_draws = [], []
+        ids, noted = [], bool(starts)
         for units in sampler.kept.replay(_at_once(sampler)):
-            if units.draws.values is None:
-                raise RuntimeError("the values of single draws are not known")
             ids.append(units.ids)
-            at_draws.append(units.draws.values[..., 0].mean(axis=1))
-        half = 0.5 * (np.concatenate(at_draws) + sampler.game.at_x[:, 0])
+            if units.draws.values is not None:
+                starts.append(units.draws.values[..., 0].mean(axis=1))
+            elif not noted:
+                starts.append(np.broadcast_to(sampler.base.mean[:, 0], (len(units.ids), sampler.game.n_outputs)))
+        half = 0.5 * (np.concatenate(starts) + sampler.game.at_x[:, 0])
         return cls(sampler, UnitIds.concatenate(ids), np.concatenate(means) - half[:, None])
 
     @property

@@ -12,7 +12,7 @@ from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.results.show import show_interactions
-from controlshap.statistics.certainty import quantile, rounding_floor, tail_dof
+from controlshap.statistics.certainty import quantile, rounding_floor, sidak_half_widths
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
@@ -193,10 +193,7 @@ class Interactions:
         if not simultaneous:
             return np.where(errors > 0, quantile(dof, (1.0 - level) / 2.0) * errors, 0.0)
         shares = self.explanation.look_shares.reshape(-1, *[1] * (errors.ndim - 1))
-        n_used = np.maximum((errors > 0).sum(axis=1, keepdims=True), 1)
-        tail = -np.expm1(np.log1p(-(1.0 - level) * shares) / n_used) / 2.0
-        critical = quantile(tail_dof(dof), np.broadcast_to(tail, dof.shape))  # type: ignore[arg-type]
-        return np.where(errors > 0, critical * errors, 0.0)
+        return sidak_half_widths(errors, dof, (1.0 - level) * shares, axis=1)
 
 
 @dataclass(frozen=True, eq=False)

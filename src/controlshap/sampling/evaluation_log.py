@@ -152,11 +152,14 @@ class EvaluationLog:
         None where nothing is fitted to the evaluations.
     means : list of ndarray of shape (units, k, outputs), or None
         Means over draws of all units in order, where interactions are asked for.
+    starts : list of ndarray of shape (units, outputs)
+        Beside them v_b(0), where units evaluate it.
     """
 
     recording: Recording = field(default_factory=Recording)
     units: EvaluationSample | None = None
     means: list[FloatArray] | None = None
+    starts: list[FloatArray] = field(default_factory=list)
     _pending: list[FloatArray] = field(default_factory=list)
 
     def note(self, outputs: FloatArray) -> None:

@@ -55,6 +55,13 @@ class RowGame:
         """All functions on rows `(..., columns)`, shape `(..., outputs, functions)`."""
         raise NotImplementedError
 
+    def start_values(self, draws: FloatArray) -> FloatArray:
+        """v_b(0) `(u, d, outputs, functions)` of draws `(u, d, columns)`, noted where interactions need it."""
+        values = self.evaluate(draws)
+        if self.log.means is not None:
+            self.log.starts.append(values[..., 0].mean(axis=1))
+        return values
+
     def coalition_values(self, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
         """Values `(u, k, d, outputs, functions)` of coalitions `(u, k, players)` with draws `(u, d, columns)`."""
         values = self._evaluate_coalitions(coalitions, draws)

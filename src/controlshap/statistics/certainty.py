@@ -162,6 +162,25 @@ def simultaneous_tail(covariance: FloatArray, dof: FloatArray, alpha: float) -> 
     return float(np.clip(ndtr(-critical), sidak, alpha / 2.0))
 
 
+def sidak_half_widths(errors: FloatArray, dof: FloatArray, alpha: FloatArray, axis: int) -> FloatArray:
+    """Half the widths of intervals that together, along an axis, miss with probability `alpha`, whatever correlates.
+
+    Values without error have no part in it.
+    """
+    n_used = np.maximum((errors > 0).sum(axis=axis, keepdims=True), 1)
+    tail = -np.expm1(np.log1p(-alpha) / n_used) / 2.0
+    critical = quantile(tail_dof(dof), np.broadcast_to(tail, dof.shape))  # type: ignore[arg-type]
+    return np.where(errors > 0, critical * errors, 0.0)
+
+
+def top_ratio(values: FloatArray, half_widths: FloatArray, k: int) -> float:
+    """How many times too wide intervals `(n,)` are to show that the k largest magnitudes are the largest."""
+    order, size = magnitude_order(values), np.abs(values)
+    gaps = size[order[:k], None] - size[order[k:]] - rounding_floor(values)
+    reach = half_widths[order[:k], None] + half_widths[order[k:]]
+    return float(np.where(gaps > 0, reach / np.where(gaps > 0, gaps, 1.0), np.inf).max())
+
+
 def mark_separated(ratios: FloatArray, values: FloatArray, order: IntArray) -> BoolArray:
     """Which top sets of the order are certain `(p - 1,)`; a tie (known, or rounding) separates nothing."""
     size = np.abs(values)[order]

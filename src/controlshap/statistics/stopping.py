@@ -22,7 +22,9 @@ from controlshap.statistics.certainty import (
     order_ratios,
     quantile,
     separated_by,
+    sidak_half_widths,
     sign_ratios,
+    top_ratio,
 )
 
 #: How much longer each stage is than the one before.
@@ -35,11 +37,15 @@ WORTH = 0.05
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Values `(p, outputs)`, their covariance `(outputs, p, p)` and degrees of freedom `(p, outputs)`."""
+    """Values `(p, outputs)`, their covariance `(outputs, p, p)` and degrees of freedom `(p, outputs)`.
+
+    `pairs` has interactions, their errors and degrees of freedom, `(pairs, outputs)` each, where a rule asks for them.
+    """
 
     values: FloatArray
     covariance: FloatArray
     dof: FloatArray
+    pairs: tuple[FloatArray, FloatArray, FloatArray] | None = None
 
     @property
     def errors(self) -> FloatArray:
@@ -57,10 +63,18 @@ class Rule:
     kind : {"signs", "top", "ranking"}
     k : int or None
         How many of the largest; None for all.
+    of_pairs : bool
+        Whether the largest are interactions.
     """
 
     kind: str
     k: int | None = None
+    of_pairs: bool = False
+
+    @property
+    def text(self) -> str:
+        """The rule as it is asked for."""
+        return self.kind + (f" {self.k}" if self.k else "") + (" interactions" if self.of_pairs else "")
 
     def ratio(self, snapshot: Snapshot, alpha: float) -> float:
         """Factor by which the errors are too large, at level `1 - alpha` for each output."""
@@ -81,6 +95,11 @@ class Rule:
         return bool(apart[: self.k].all())
 
     def _ratio(self, snapshot: Snapshot, output: int, alpha: float) -> float:
+        if self.of_pairs:
+            assert snapshot.pairs is not None
+            assert self.k is not None
+            pairs, pair_errors, pair_dof = (part[:, output] for part in snapshot.pairs)
+            return top_ratio(pairs, sidak_half_widths(pair_errors, pair_dof, np.array(alpha), axis=0), self.k)
         values, dof = snapshot.values[:, output], snapshot.dof[:, output]
         if self.kind == "signs":
             errors = snapshot.errors[:, output]
@@ -99,18 +118,22 @@ def widen_interval(dof: FloatArray) -> FloatArray:
 
 
 def parse_rules(stop: Any, n_players: int) -> tuple[Rule, ...]:
-    """`stop=`: "signs", "top 5", "ranking", "ranking 5", or several in a list."""
+    """`stop=`: "signs", "top 5", "ranking", "ranking 5", "top 3 interactions", or several in a list."""
     if stop is None:
         return ()
     rules = []
     several = list(stop) if isinstance(stop, (list, tuple)) and len(stop) else [stop]
     for rule in several:
-        match = re.fullmatch(r"(signs|top|ranking)(?:\s+(\d+))?", rule.strip()) if isinstance(rule, str) else None
-        if match is None or (match[1] == "top") > (match[2] is not None) or (match[1] == "signs" and match[2]):
+        form = r"(signs|ranking|(?:top|ranking)\s+(\d+)|top\s+(\d+)\s+interactions?)"
+        match = re.fullmatch(form, rule.strip()) if isinstance(rule, str) else None
+        if match is None:
             raise InvalidArgumentError(
-                f"`stop` must be 'signs', 'top 5', 'ranking' or 'ranking 5' (or other numbers), or a list of them; "
-                f"got {rule!r}."
+                f"`stop` must be 'signs', 'top 5', 'ranking', 'ranking 5' or 'top 3 interactions' (or other numbers), "
+                f"or a list of them; got {rule!r}."
             )
+        if match[3]:
+            rules.append(_pair_rule(int(match[3]), n_players))
+            continue
         k = int(match[2]) if match[2] else None
         if n_players == 1 and match[2]:
             raise InvalidArgumentError(f"`stop={rule!r}` is about the order of players, and there is one player only.")
@@ -118,8 +141,19 @@ def parse_rules(stop: Any, n_players: int) -> tuple[Rule, ...]:
             raise InvalidArgumentError(
                 f"`stop={rule!r}` needs a number from 1 to {n_players - 1}: there are {n_players} players."
             )
-        rules.append(Rule(match[1], k))
+        rules.append(Rule(match[1].split()[0], k))
     return tuple(rules)
+
+
+def _pair_rule(k: int, n_players: int) -> Rule:
+    """The largest k interactions."""
+    n_pairs = n_players * (n_players - 1) // 2
+    if not 1 <= k < n_pairs:
+        range_of = f"a number from 1 to {n_pairs - 1}" if n_pairs > 1 else "two pairs or more"
+        raise InvalidArgumentError(
+            f"`stop='top {k} interactions'` needs {range_of}: there are {n_players} players, {n_pairs} pairs."
+        )
+    return Rule("top", k, of_pairs=True)
 
 
 @dataclass(frozen=True)
@@ -140,8 +174,8 @@ class Stopping:
         Seconds for the row.
     planned : int or None
         Budget that estimator and control were chosen for, where this is a continuation.
-    was_early : bool
-        Whether the run that is continued could end early.
+    was_early, was_by_pairs : bool
+        Whether the run that is continued could end early, and by interactions.
     alpha_fraction : float
         Part of alpha for all looks of this run; less than 1 for a continuation of what was looked at before.
     staged : bool
@@ -164,6 +198,7 @@ class Stopping:
     time_limit: float | None = None
     planned: int | None = None
     was_early: bool = False
+    was_by_pairs: bool = False
     alpha_fraction: float = 1.0
     staged: bool = False
     is_default: bool = False
@@ -177,11 +212,21 @@ class Stopping:
         return self.tolerance is not None or self.absolute is not None or bool(self.rules)
 
     @property
+    def needs_pairs(self) -> bool:
+        """Whether a rule is about interactions."""
+        return any(rule.of_pairs for rule in self.rules)
+
+    @property
+    def by_pairs(self) -> bool:
+        """Whether interactions may end the run, as far as choices of the design are concerned."""
+        return self.was_by_pairs if self.planned is not None else self.needs_pairs
+
+    @property
     def goals(self) -> str:
         """The goals of the run, as they were asked for."""
         asked = [f"tolerance={self.tolerance}"] if self.tolerance is not None else []
         asked += [f"absolute_tolerance={self.absolute}"] if self.absolute is not None else []
-        asked += [f"stop={rule.kind + (f' {rule.k}' if rule.k else '')!r}" for rule in self.rules]
+        asked += [f"stop={rule.text!r}" for rule in self.rules]
         return " and ".join(asked)
 
     @property
