@@ -39,7 +39,9 @@ def process_controls(
     of_values, of_errors = np.zeros((2, terms.n_units, len(data), 2))
     whole = np.flatnonzero(fold < 0)
     for output, of_output in enumerate(data):
-        of_values[whole, output, 0] = terms.targets[whole, output, 0]
+        # in both: a coefficient from residuals that only one of them leaves on these pairs would be far from 1
+        for controls in (of_values, of_errors):
+            controls[whole, output, 0] = terms.targets[whole, output, 0]
         for k in range(folds.n_folds):
             inside, others = np.flatnonzero(fold == k), np.flatnonzero(fold != k)
             first: FloatArray = np.zeros(terms.n_units)
@@ -56,7 +58,8 @@ def process_controls(
             left = terms.targets[inside, output, 0] - predicted
             of_errors[inside, output, 0] = predicted - additive[inside]
             of_values[inside, output, 0] = of_errors[inside, output, 0] + (1.0 - unknown) * left
-            of_values[whole, output, 0] -= additive[whole] / folds.n_folds
+            for controls in (of_values, of_errors):
+                controls[whole, output, 0] -= additive[whole] / folds.n_folds
     return of_values[:, None], of_errors[:, None]
 
 
