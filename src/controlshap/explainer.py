@@ -41,10 +41,10 @@ class Explainer:
         model (`predict_proba` when it has one; two classes give the probability of class 1).
     background : ndarray or frame of shape (n, columns)
         Ordinary data: what absent features are replaced by.
-    features : {"independent", "correlated", "copula", "empirical"} or value function
+    features : {"independent", "correlated", "copula", "mixture", "empirical"} or value function
         Whether absent features ignore the revealed ones, or are conditioned on them as Gaussians; "copula" does that
-        with the distribution that each column has in the background, and "empirical" takes them from background rows
-        that are near in the revealed ones.
+        with the distribution that each column has in the background, "mixture" with several Gaussians, and "empirical"
+        takes them from background rows that are near in the revealed ones. Objects: `Mixture`, `Causal`, `Sampler`.
     estimator : {"auto", "permutation", "kernel", "per_feature"} or estimator
         "auto" chooses by budget and players, and is exact where the budget covers all coalitions.
     control : {"auto", "thorough", "none", "taylor"}, the name of a surrogate, object, or list of them

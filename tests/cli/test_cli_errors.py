@@ -29,6 +29,8 @@ WRONG = [
     (("model.skops", *FUNCTION, "--rows", "5:50"), "within the 12 rows"),
     (("model.skops", *FUNCTION, "--groups", "wrong.json"), "must hold names and lists"),
     (("model.skops", *FUNCTION, "--groups", "broken.json"), "is not JSON"),
+    (("model.skops", *FUNCTION, "--order", "broken.json"), "`--order`: 'broken.json' is not JSON"),
+    (("model.skops", *FUNCTION, "--hierarchy", "wrong.json"), "`hierarchy`"),
     (("model.skops", *FUNCTION, "--estimator", "best"), "`estimator` must be one of"),
     (("model.skops", *FUNCTION, "--control", "taylor,best"), "`control` must be one of"),
     (("model.skops", *FUNCTION, "--budget", "0"), "`budget`"),

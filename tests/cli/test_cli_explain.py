@@ -104,6 +104,16 @@ def test_options_reach_the_explainer(here, tmp_path):
     assert "2 rows explained" in done.stdout
 
 
+def test_an_order_and_a_hierarchy_come_from_files(here, tmp_path):
+    (tmp_path / "order.json").write_text('[["age", "sex"], ["rate", "debt", "years"]]', encoding="utf-8")
+    (tmp_path / "hierarchy.json").write_text('{"person": ["age", "sex"], "money": ["rate", "debt"]}', encoding="utf-8")
+    out = tmp_path / "out"
+    files = ("--order", tmp_path / "order.json", "--hierarchy", tmp_path / "hierarchy.json")
+    done = run(*EXPLAIN, "--out", out, *files, "--budget", 300, "--rows", "0:2", "--no-report")
+    assert done.exit_code == 0, done.output
+    assert cs.load(out).by_group().feature_names == ("person", "money", "years")
+
+
 def test_a_large_background_is_sampled_with_a_stated_seed(here, tmp_path):
     command = (*EXPLAIN, "--budget", 60, "--rows", "0", "--max-background", 10, "--background-seed", 4)
     done = run(*command, "--out", tmp_path / "one", "--json")

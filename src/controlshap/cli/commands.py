@@ -85,6 +85,8 @@ _DESIGN_OPTIONS = _options(
     click.option("--control", default=_DEFAULTS["control"], show_default=True,
                  help=f"auto, thorough, none, or one or several of {', '.join(CONTROLS)}, separated by commas."),
     click.option("--groups", type=_FILE, help='JSON file of players: {"Job": ["Job_a", "Job_b"]}.'),
+    click.option("--order", type=_FILE, help='JSON file of columns, causes first: [["age", "sex"], ["income"]].'),
+    click.option("--hierarchy", type=_FILE, help='JSON file of groups that keep their columns: {"person": ["age"]}.'),
 )  # fmt: skip
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, and nothing else there.")
 

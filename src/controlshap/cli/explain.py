@@ -26,6 +26,7 @@ from controlshap.cli.inputs import (
     parse_rows,
     read_background,
     read_groups,
+    read_json,
     split_names,
 )
 from controlshap.cli.messages import say
@@ -61,6 +62,8 @@ class DesignOptions:
     estimator: str
     control: str
     groups: Path | None
+    order: Path | None
+    hierarchy: Path | None
 
     def make_explainer(self, model: Any, background: Any, **settings: Any) -> Explainer:
         """Return an explainer with these options; `settings` come before them."""
@@ -69,6 +72,8 @@ class DesignOptions:
             "estimator": self.estimator,
             "control": parse_control(self.control),
             "groups": read_groups(self.groups),
+            "order": read_json(self.order, "--order"),
+            "hierarchy": read_json(self.hierarchy, "--hierarchy"),
         }
         return Explainer(model, background, **chosen | settings)
 

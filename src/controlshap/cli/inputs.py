@@ -93,14 +93,21 @@ def parse_rows(text: str, n_rows: int) -> tuple[int, int]:
     return start, stop
 
 
+def read_json(path: Path | None, option: str) -> Any:
+    """Read a file of an option."""
+    if path is None:
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError, OSError) as error:
+        raise InvalidArgumentError(f"`{option}`: {path.name!r} is not JSON ({error}).") from error
+
+
 def read_groups(path: Path | None) -> dict[str, list[str]] | None:
     """Read `--groups`: JSON, names of groups to lists of columns."""
     if path is None:
         return None
-    try:
-        groups: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError, OSError) as error:
-        raise InvalidArgumentError(f"`--groups`: {path.name!r} is not JSON ({error}).") from error
+    groups: dict[str, list[str]] = read_json(path, "--groups")
     well_formed = isinstance(groups, dict) and all(
         isinstance(columns, list) and all(isinstance(column, str) for column in columns) for columns in groups.values()
     )
