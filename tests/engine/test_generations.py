@@ -93,6 +93,35 @@ def test_what_would_be_ignored_is_refused():
         explainer().refine(learn(3, keep=True), budget=300)
 
 
+def test_the_plan_says_what_is_learned():
+    assert "generations of 1, 2, 4" in str(explainer().plan(surrogate="online", budget=300))
+    assert "surrogate='online' makes" in str(explainer().plan(ROWS, budget=300))
+    assert "surrogate=" not in str(explainer().plan(ROWS[:15], budget=300))
+    assert "learning    none" in str(cs.Explainer(waved, BACKGROUND).plan(surrogate="online", budget=2000))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("features", ["correlated", "copula"])
+def test_correlated_features_learn_as_well(features):
+    alone, taught = (
+        explainer(features=features)(ROWS[:24], budget=300, rng=0, surrogate=surrogate)
+        for surrogate in (None, "online")
+    )
+    ratio = (alone.standard_errors**2).mean(axis=(1, 2)) / (taught.standard_errors**2).mean(axis=(1, 2))
+    assert "SharedSurrogate" in taught.method[-1]
+    assert np.median(ratio[15:]) > 1.0
+
+
+def test_groups_interactions_and_stopping_go_together_with_it(tmp_path):
+    groups = {"first": [0, 1], "second": [2], "third": [3, 4], "fourth": [5]}
+    one = explainer(groups=groups)
+    found = one(ROWS[:9], budget=150, rng=0, surrogate="online", interactions=2, tolerance=2.0)
+    assert found.interactions.values.shape[0] == 9
+    again = cs.load(found.save(tmp_path / "found"))
+    assert again.settings["surrogate"] == "online"
+    assert_same(again, found)
+
+
 def test_where_nothing_is_sampled_nothing_is_learned():
     exact = cs.Explainer(waved, BACKGROUND)
     one, other = (exact(ROWS[:4], budget=2000, rng=0, surrogate=s) for s in (None, "online"))

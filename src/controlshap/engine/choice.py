@@ -41,6 +41,8 @@ WHOLE_SHARE, WHOLE_LEAST, LEAST_ROWS = 0.25, 0.85, 50
 #: For each player, where interactions are asked for, which single background rows drown; a regression needs three
 #: (benchmarks/results/interactions.md).
 WHOLE_FOR_PAIRS = 4
+#: Rows from which on learning across them pays (benchmarks/results/generations.md).
+ROWS_TO_LEARN = 16
 #: Passes of single walks over the background up to which they are taken in place of pairs (docs/design.md).
 SINGLE_PASSES = 1.1
 #: Fewest background rows with which anything is left to KernelSHAP with one row for each pair.
@@ -315,3 +317,14 @@ def choose_keeping(
 def learns_across_rows(problem: Problem, controls: tuple[Control, ...]) -> bool:
     """Whether functions that are fitted to earlier rows would control later ones: there are units to control."""
     return problem.controls is None and any(c.is_fitted and not c.models_coalitions for c in controls)
+
+
+def describe_learning(problem: Problem, controls: tuple[Control, ...], n_rows: int, *, online: bool) -> tuple[str, ...]:
+    """What a plan says about learning across so many rows."""
+    if not learns_across_rows(problem, controls):
+        return ("learning    none: nothing is sampled that a fitted function could control",) if online else ()
+    if online:
+        return ("learning    generations of 1, 2, 4, ... rows, each controlled by what is fitted to all earlier ones",)
+    if n_rows < ROWS_TO_LEARN:
+        return ()
+    return ("learning    surrogate='online' makes errors of later rows smaller, for about twice our own time",)

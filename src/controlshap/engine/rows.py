@@ -16,7 +16,7 @@ from controlshap._parallel import ordered_map
 from controlshap._progress import ProgressLike, Reporter
 from controlshap._types import AnyArray, FloatArray
 from controlshap._version import __version__
-from controlshap.engine.choice import learns_across_rows, raise_default
+from controlshap.engine.choice import describe_learning, learns_across_rows, raise_default
 from controlshap.engine.device import wants_device
 from controlshap.engine.exact import explain_together, games_of_form
 from controlshap.engine.generations import Lesson, NumberedRow, explain_in_generations
@@ -118,6 +118,8 @@ def plan_rows(assembly: Assembly, stopping: Stopping, rows: FloatArray | None) -
     stopping = raise_default(assembly.draft(), stopping)
     problem = ready_problem(assembly, stopping)
     plan = make_plan(problem, stopping)
+    learning = describe_learning(problem, plan.controls, 0 if rows is None else len(rows), online=stopping.online)
+    plan = replace(plan, notes=(*plan.notes, *learning))
     if rows is None or len(rows) == 0:
         return plan
     of_rows = [plan.for_row(problem, x) for x in rows]
