@@ -122,10 +122,13 @@ def test_interactions_are_shown_where_they_were_asked_for(visit, sampled):
     assert page.evaluate("document.scrollingElement.scrollWidth") <= 1280
 
 
-def test_title_and_trust(visit, sampled):
+def test_title_and_trust(visit, sampled, several):
+    assert visit(explain(3, 3, control="auto", budget=5000)).query_selector("#check") is None
     page = visit(sampled)
     assert page.text_content(".subtitle") == "Model output · model · independent features"
     assert "All 240 sampled values have enough units" in page.text_content("#control")
+    assert str(sampled.check()) in page.text_content("#check")
+    assert str(several.check()) in visit(several).text_content("#check")
     few = replace(sampled, degrees_of_freedom=np.full(sampled.values.shape, 1.0))
     assert "240 values of 240 rest on so few units" in visit(few).text_content("#control")
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap._errors import ControlShapError
 from controlshap._types import BoolArray, FloatArray
 from controlshap.results.ranking import Ranking
 from controlshap.results.summary import Summary, importance_interval
@@ -125,13 +124,7 @@ def about_trust(explanation: Explanation) -> list[str]:
 
 def about_check(explanation: Explanation) -> str:
     """The outcome of the self-check of the errors, where the result has one."""
-    check = getattr(explanation, "check", None)
-    if check is None or not explanation.standard_errors.any():
-        return ""
-    try:
-        return str(check())
-    except ControlShapError as reason:
-        return f"The self-check of the errors was not possible: {reason}"
+    return str(explanation.check()) if explanation.standard_errors.any() else ""
 
 
 def about_run(explanation: Explanation, n_outputs: int) -> str:
