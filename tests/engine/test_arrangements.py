@@ -2,6 +2,7 @@
 
 from functools import cache
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -256,6 +257,22 @@ def test_sums_of_groups_have_honest_errors(global_seed):
     again = explainer(X, budget=200, rng=0)
     mine = again.by_group({"some": ["x1", "x2"], "rest": ["pair", "x4", "x5", "x6"]})
     assert_allclose(mine.values[0, 0], again.values[0, [1, 2]].sum(axis=0))
+
+
+def test_sums_of_groups_are_drawn_reported_and_ranked(tmp_path):
+    found = make("hierarchy", estimator="permutation")(BACKGROUND[:3], budget=150, rng=0).by_group()
+    assert found.ranking().feature_names == found.feature_names
+    assert found.summary().feature_names == found.feature_names
+    with plt.rc_context({"figure.max_open_warning": 0}):
+        found.output(0).plot.bar()
+        found.output(0).plot.waterfall(0)
+        plt.close("all")
+    text = found.report(tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Features of a group of `hierarchy` are revealed together" in text
+    with pytest.raises(cs.InvalidArgumentError, match=r"made without `hierarchy`. Name the groups"):
+        make("order")(X, budget=400, rng=0).by_group()
+    with pytest.raises(cs.InvalidArgumentError, match=r"`groups`: 'a' names 'x9', which is no player"):
+        found.by_group({"a": ["x9"]})
 
 
 def test_refining_stopping_and_data_sets(tmp_path):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from controlshap._checks import show
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
+from controlshap.results.axes import field_names
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
@@ -31,24 +32,23 @@ def sum_by_group(explanation: Explanation, groups: Mapping[str, Sequence[str]] |
     with np.errstate(divide="ignore", invalid="ignore"):
         reduction = np.where(plain > 0, np.clip(1.0 - (errors / plain) ** 2, 0.0, 1.0), 0.0)
     dof = np.stack([explanation.degrees_of_freedom[:, players].min(axis=1) for players in members.values()], axis=1)
-    return replace(
-        explanation,
-        values=_add(sums, explanation.values),
-        standard_errors=errors,
-        uncontrolled_values=_add(sums, explanation.uncontrolled_values),
-        uncontrolled_standard_errors=plain,
-        variance_reduction=reduction,
-        degrees_of_freedom=dof,
-        covariance=covariance,
-        feature_names=tuple(members),
-        player_columns=tuple(tuple(c for p in players for c in columns[p]) for players in members.values()),
-        background_standard_errors=None,
-        evaluations=None,
-        history=None,
-        interaction_indices=None,
-        interaction_standard_errors=None,
-        interaction_degrees_of_freedom=None,
-    )
+    changed: dict[str, Any] = {
+        "values": _add(sums, explanation.values),
+        "standard_errors": errors,
+        "uncontrolled_values": _add(sums, explanation.uncontrolled_values),
+        "uncontrolled_standard_errors": plain,
+        "variance_reduction": reduction,
+        "degrees_of_freedom": dof,
+        "covariance": covariance,
+        "feature_names": tuple(members),
+        "player_columns": tuple(tuple(c for p in players for c in columns[p]) for players in members.values()),
+        "evaluations": None,
+        "history": None,
+    }
+    # whatever else is known of players or of their pairs is not known of groups
+    others = {name for axis in ("players", "pairs") for name in field_names(explanation, axis=axis)} - set(changed)
+    changed.update(dict.fromkeys(others))
+    return replace(explanation, **changed)
 
 
 def _add(sums: FloatArray, values: FloatArray) -> FloatArray:
