@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from controlshap._checks import is_whole, show
 from controlshap._errors import InvalidArgumentError
 from controlshap.data.arrangement import Arrangement, Child, Node
-from controlshap.data.players import Players
+from controlshap.data.players import Players, join_names
 
 Order: TypeAlias = "Sequence[Sequence[str | int] | str | int] | None"
 """`[["age", "sex"], ["education"], ["income"]]`: components, the first comes first."""
@@ -169,7 +169,9 @@ def _read_hierarchy(
         blocks.append(block)
         if name is not None or isinstance(block, Node):
             members = tuple(block.members.tolist()) if isinstance(block, Node) else (block,)
-            groups.append((str(name) if name is not None else _join_names(members, players), members))
+            groups.append(
+                (str(name) if name is not None else join_names([players.names[player] for player in members]), members)
+            )
     alone = reader.left_out()
     return [*blocks, *alone], [*groups, *((players.names[player], (player,)) for player in alone)]
 
@@ -196,8 +198,3 @@ def _read_block(content: Any, label: str, reader: Reader, above: tuple[int, ...]
             found.append(reader.read(inner, label) if alone else _read_block(inner, f"{label} (inner)", reader, above))
     children = tuple(child for child in found if child is not None)
     return children[0] if len(children) == 1 else Node(children)
-
-
-def _join_names(members: tuple[int, ...], players: Players) -> str:
-    names = [players.names[player] for player in members]
-    return " + ".join(names) if len(names) <= 3 else f"{names[0]} + {len(names) - 1} more"

@@ -94,7 +94,9 @@ def resolve_players(groups: Groups, feature_names: Sequence[str]) -> Players:
             f"`groups` must be a dict of lists of columns, or a list of such lists; got {type(groups).__name__}."
         )
     members = _resolve_members(groups, feature_names)
-    labels = list(groups) if isinstance(groups, Mapping) else [_join_names(feature_names, m) for m in members]
+    labels = (
+        list(groups) if isinstance(groups, Mapping) else [join_names([feature_names[c] for c in m]) for m in members]
+    )
     group_of = {column: group for group, columns in enumerate(members) for column in columns}
     # players are numbered as they are met; a column without group counts as a group of its own
     player_of: dict[int, int] = {}
@@ -149,8 +151,8 @@ def _resolve_column(member: object, position: Mapping[str, int], n_columns: int,
     raise InvalidArgumentError(f"`groups`: {label} names the unknown column {member!r}.{hint}")
 
 
-def _join_names(feature_names: Sequence[str], columns: Sequence[int]) -> str:
-    names = [feature_names[c] for c in columns]
+def join_names(names: Sequence[str]) -> str:
+    """A name for several features or players together."""
     return " + ".join(names) if len(names) <= 3 else f"{names[0]} + {len(names) - 1} more"
 
 

@@ -15,18 +15,15 @@ Interactions of pairs depend on the even part of a game alone.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
 from controlshap._types import BoolArray, FloatArray
+from controlshap.controls.fits.coalition_process import RHOS, product_kernel, solve_process
 from controlshap.functions.logistic import unit_nodes
 from controlshap.interactions.index import pair_sums
 
-#: Values of rho that are tried: from pairs alone to interactions of all orders.
-RHOS = (0.03, 0.1, 0.25, 0.5)
 #: Noise relative to the prior variance, from values without noise to single draws.
 NOISES = (1e-9, 1e-4, 1e-2, 0.1, 1.0, 10.0)
 #: Coalitions that rho and the noise are chosen with: with 120, errors are up to 4 % smaller (a network, boosting, a
@@ -72,10 +69,7 @@ class EvenProcess:
                     rho, noise, least = candidate, share, error
         gram = _gram(coalitions, coalitions, rho)
         gram[np.diag_indices_from(gram)] += noise * _scale(rho, coalitions.shape[1])
-        with warnings.catch_warnings():
-            # coefficients along directions that the targets do not have are arbitrary: any function will do
-            warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)
-            return cls(coalitions, scipy.linalg.solve(gram, targets, assume_a="pos"), rho)
+        return cls(coalitions, solve_process(gram, targets), rho)
 
     def predict(self, coalitions: BoolArray) -> FloatArray:
         """The even part `(m,)` of the values of coalitions `(m, players)` less that of the ends."""
@@ -98,9 +92,8 @@ class EvenProcess:
 
 
 def _table(p: int, rho: float) -> FloatArray:
-    agreements = np.arange(p + 1)
-    product: FloatArray = (1.0 + rho) ** agreements * (1.0 - rho) ** (p - agreements)
-    return 0.5 * (product + product[::-1])
+    kernel = product_kernel(p, rho)
+    return 0.5 * (kernel + kernel[::-1])
 
 
 def _scale(rho: float, p: int) -> float:

@@ -24,7 +24,7 @@ import scipy.linalg
 from controlshap._types import FloatArray, IntArray
 from controlshap.functions.logistic import unit_nodes
 
-#: Values of rho that are tried, and relative sizes of the noise.
+#: Values of rho that are tried, from pairs alone to interactions of all orders, and relative sizes of the noise.
 RHOS = (0.03, 0.1, 0.25, 0.5)
 NOISES = (1e-9, 1e-4)
 #: Prior variance of the additive part, relative to the rest: in effect free.
@@ -86,10 +86,15 @@ def fit_process(signs: FloatArray, targets: FloatArray) -> FittedProcess:
             if error < least:
                 rho, noise, least = candidate, share, error
     gram = _noisy(_gram(signs, signs, rho), rho, noise, signs.shape[1])
+    return FittedProcess(signs, solve_process(gram, targets), rho)
+
+
+def solve_process(gram: FloatArray, targets: FloatArray) -> FloatArray:
+    """Coefficients `(n,)`; along directions that the targets do not have they are arbitrary: any function will do."""
     with warnings.catch_warnings():
-        # coefficients along directions that the targets do not have are arbitrary: any function will do
         warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)
-        return FittedProcess(signs, scipy.linalg.solve(gram, targets, assume_a="pos"), rho)
+        coefficients: FloatArray = scipy.linalg.solve(gram, targets, assume_a="pos")
+    return coefficients
 
 
 def _noisy(gram: FloatArray, rho: float, share: float, n_players: int) -> FloatArray:
@@ -98,10 +103,16 @@ def _noisy(gram: FloatArray, rho: float, share: float, n_players: int) -> FloatA
     return noisy
 
 
-def _table(p: int, rho: float) -> FloatArray:
+def product_kernel(p: int, rho: float) -> FloatArray:
+    """Kernel `(1 + rho)^a (1 - rho)^(p - a)` of coalitions that agree in a = 0 ... p players."""
     agreements = np.arange(p + 1)
-    product: FloatArray = (1.0 + rho) ** agreements * (1.0 - rho) ** (p - agreements)
-    return 0.5 * (product - product[::-1])
+    kernel: FloatArray = (1.0 + rho) ** agreements * (1.0 - rho) ** (p - agreements)
+    return kernel
+
+
+def _table(p: int, rho: float) -> FloatArray:
+    kernel = product_kernel(p, rho)
+    return 0.5 * (kernel - kernel[::-1])
 
 
 def _gram(one: FloatArray, other: FloatArray, rho: float) -> FloatArray:
