@@ -93,6 +93,18 @@ def test_what_would_be_ignored_is_refused():
         explainer().refine(learn(3, keep=True), budget=300)
 
 
+def test_a_surrogate_that_was_paid_for_stays_until_something_is_better():
+    one = explainer().fit_surrogate(ROWS, budget=4000, rng=0, learner=cs.WideNetwork(n_hidden=32, n_steps=3000))
+    taught = one(ROWS[:5], budget=300, rng=0, surrogate="online")
+    assert all(method == "Permutation + SharedSurrogate + LogisticRidge" for method in taught.method[1:])
+    alone = one(ROWS[:5], budget=300, rng=0)
+    ratio = (alone.standard_errors**2).mean() / (taught.standard_errors**2).mean()
+    assert ratio > 0.8
+    poor = explainer().fit_surrogate(ROWS, budget=200, rng=0, learner=cs.Polynomial(degree=1))
+    first = learn(12)
+    assert_array_equal(poor(ROWS[:12], budget=300, rng=0, surrogate="online").values[7:], first.values[7:])
+
+
 def test_the_plan_says_what_is_learned():
     assert "generations of 1, 2, 4" in str(explainer().plan(surrogate="online", budget=300))
     assert "surrogate='online' makes" in str(explainer().plan(ROWS, budget=300))

@@ -126,9 +126,13 @@ def choose_learner(known: EvaluatedRows, held: EvaluatedRows, candidates: tuple[
     """The candidate that predicts held-out rows best after a fit to the others."""
     if len(candidates) == 1:
         return candidates[0]
+    return candidates[int(np.argmin(compare_learners(known, held, candidates)))]
+
+
+def compare_learners(known: EvaluatedRows, held: EvaluatedRows, candidates: tuple[Control, ...]) -> list[float]:
+    """Errors on held-out rows of each candidate, fitted to the others."""
     data = _split_outputs(known)  # candidates that start alike are fitted to the same rows once
-    errors = [_fit_outputs(data, candidate).errors(held) for candidate in candidates]
-    return candidates[int(np.argmin(errors))]
+    return [_fit_outputs(data, candidate).errors(held) for candidate in candidates]
 
 
 def hybrid_rows(X: FloatArray, imputer: Imputer, n_rows: int, rng: np.random.Generator) -> FloatArray:

@@ -16,7 +16,7 @@ from controlshap._types import FloatArray
 from controlshap.controls import Control, LogisticRidge, SharedSurrogate, Trees, WaveNetwork, WideNetwork
 from controlshap.controls.fits.boosting import boosting_available
 from controlshap.controls.fits.rows import EvaluatedRows
-from controlshap.controls.shared import choose_learner, fit_shared
+from controlshap.controls.shared import compare_learners, fit_shared
 from controlshap.problem import Problem
 from controlshap.results.collect import RowResult
 
@@ -72,11 +72,17 @@ class Learner:
         Rows of a part.
     parts : list of EvaluatedRows or None
         Evaluations of each row or part so far, in random order.
+    given : SharedSurrogate or None
+        One that was fitted before the first row, which is kept as long as nothing predicts better.
     """
 
     problem: Problem
     n_rows_each: int = 1
     parts: list[EvaluatedRows | None] = field(default_factory=list)
+    given: SharedSurrogate | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.given = self.problem.shared
 
     def add(self, result: RowResult) -> RowResult:
         """Keep what a row brought, and return the rest."""
@@ -92,14 +98,22 @@ class Learner:
         if not old and not new:
             return
         n_rows = (generation.end + 1) * self.n_rows_each
-        simulated = self.problem.correlated or self.problem.players.arrangement is not None
-        candidates = candidate_learners(n_rows, correlated=simulated)
-        learner = candidates[0]
         with one_blas_thread():  # sums over several threads have other last bits
-            if old and new:
-                learner = choose_learner(EvaluatedRows.concatenate(old), EvaluatedRows.concatenate(new), candidates)
-            every = EvaluatedRows.concatenate([*old, *new])
-            self.problem = replace(self.problem, shared=fit_shared(every, learner, beside=(LogisticRidge(),)))
+            self.problem = replace(self.problem, shared=self._choose(old, new, n_rows))
+
+    def _choose(self, old: list[EvaluatedRows], new: list[EvaluatedRows], n_rows: int) -> SharedSurrogate:
+        """The function of a generation of so many rows: fitted to all, or the one that was given."""
+        candidates = candidate_learners(n_rows, correlated=self.problem.correlated)
+        best, beside = 0, (LogisticRidge(),)
+        if old and new and (len(candidates) > 1 or self.given is not None):
+            held = EvaluatedRows.concatenate(new)
+            errors = compare_learners(EvaluatedRows.concatenate(old), held, candidates)
+            best = errors.index(min(errors))
+            if self.given is not None and self.given.errors(held) < errors[best]:
+                return replace(self.given, beside=beside)
+        elif self.given is not None:
+            return replace(self.given, beside=beside)
+        return fit_shared(EvaluatedRows.concatenate([*old, *new]), candidates[best], beside)
 
 
 @dataclass
