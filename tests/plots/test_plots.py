@@ -9,6 +9,7 @@ import numpy as np
 import pandas
 import pytest
 from conftest import make_data
+from matplotlib.text import Text
 from plot_cases import ALL, assert_readable, call, intervals_of, labels_of, make
 
 import controlshap as cs
@@ -145,6 +146,22 @@ def test_dependence_of_numbers_keeps_missing_apart(by):
     low, high = explanation.confidence_interval(0.95)
     assert np.allclose(intervals_of(ax), np.column_stack([low, high])[:, [0, 4]])
     assert_readable(ax.figure)
+
+
+def test_dependence_finds_the_partner_that_is_certain():
+    rng = np.random.default_rng(0)
+    background, rows = rng.normal(size=(20, 4)), rng.normal(size=(12, 4))
+    explainer = cs.Explainer(
+        lambda some: some[:, 0] * some[:, 2] + 0.1 * some[:, 0] * some[:, 1] + some[:, 3], background
+    )
+    explanation = explainer(rows, interactions=2, rng=0)
+    notes = [text.get_text() for text in explanation.plot.dependence(0, by="partner").figure.findobj(Text)]
+    assert any("the partner of the strongest interaction" in note for note in notes)
+    assert any(note == "x2" for note in notes)
+    alone = [text.get_text() for text in explanation.plot.dependence(3, by="partner").figure.findobj(Text)]
+    assert any("no interaction is certain" in note for note in alone)
+    with pytest.raises(cs.InvalidArgumentError, match="interactions=2"):
+        explainer(rows, rng=0).plot.dependence(0, by="partner")
 
 
 def test_dependence_of_categories():

@@ -122,7 +122,8 @@ class Plots:
         player : int or str
             Number or name.
         by : int or str, optional
-            The player whose data colour the dots.
+            The player whose data colour the dots; "partner" for the one whose interactions with this player are
+            certainly the strongest, of an explanation with `interactions=2`.
         output, level, ax
             See the class.
         """

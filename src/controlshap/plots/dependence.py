@@ -26,6 +26,7 @@ from controlshap.plots.canvas import (
 )
 from controlshap.plots.selection import check_player, select
 from controlshap.results.wording import PlayerData, classify, escape, format_label
+from controlshap.statistics.certainty import rounding_floor
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
@@ -45,8 +46,12 @@ def draw_dependence(
 ) -> Any:
     """See `Plots.dependence`."""
     number = check_player(explanation, player, "player")
-    other = None if by is None else check_player(explanation, by, "by")
     chosen = select(explanation, output=output, level=level)
+    by_strength = by == "partner" and "partner" not in explanation.feature_names
+    if by_strength:
+        other = _find_partner(chosen.part, number, level)
+    else:
+        other = None if by is None else check_player(explanation, by, "by")
     data = chosen.part.player_data()
     names = [escape(name) for name in chosen.names]
     by_name = "" if other is None else names[other]
@@ -68,8 +73,22 @@ def draw_dependence(
     ax.axhline(0.0, color=LINE, linewidth=0.9, zorder=0.9)
     grey = key is not None and key.numbers is not None and bool(key.apart.any())
     notes = [chosen.errors, "grey: no data for the colour" if grey else ""]
+    if by_strength:
+        notes.append(
+            "no interaction is certain" if other is None else "colour: the partner of the strongest interaction"
+        )
     style_axes(ax, title=chosen.title, x_label=names[number], y_label="Shapley value", notes=notes, grid="y")
     return ax
+
+
+def _find_partner(explanation: Explanation, number: int, level: float) -> int | None:
+    """The player whose interactions with this one are certainly largest, on average over rows; None where none is.
+
+    What is certain of a row is how far its simultaneous interval stays away from 0.
+    """
+    low, high = explanation.interactions.confidence_interval(level, simultaneous=True)
+    certain = np.maximum(0.0, np.maximum(low, -high))[:, number].mean(axis=0)
+    return int(certain.argmax()) if certain.max() > rounding_floor(explanation.interactions.index.ravel()) else None
 
 
 def _apart_label(shown: PlayerData) -> str:
