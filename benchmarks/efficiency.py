@@ -9,7 +9,7 @@ are mean squares over players against exact values or a long run (`efficiency_tr
 benchmarks/.cache and not done again; `--fresh` measures everything again, `--fresh ours` the contenders that match;
 `--finished` leaves out cells that are not complete yet.
 Writes results/efficiency.md, .csv and .png (`efficiency_report.py`, `efficiency_plot.py`), with `--quick` or `--only`
-into the cache instead.
+into the cache instead, but for `--publish` (results/efficiency_kinds.md says how it was made).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import json
 import multiprocessing
 import os
 import re
+import shlex
+import sys
 import time
 import traceback
 import warnings
@@ -219,11 +221,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--quick", action="store_true", help="2 rows and 3 seeds")
     parser.add_argument("--only", default="", help="cells whose name matches this expression")
+    parser.add_argument("--publish", metavar="NAME", help="write results/NAME.md and .csv, also of some cells")
     parser.add_argument("--thorough", action="store_true", help='control="thorough", too, in some cells: takes long')
     parser.add_argument("--finished", action="store_true", help="leave out cells that some peer still lacks")
     parser.add_argument("--fresh", nargs="?", const=".", help="measure again (contenders that match an expression)")
     arguments = parser.parse_args()
     size = (2, 3) if arguments.quick else (arguments.rows, arguments.seeds)
+    command = " ".join(["benchmarks/efficiency.py", *map(shlex.quote, sys.argv[1:])])
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"  # read by the processes, which do all the work
     CACHE.mkdir(exist_ok=True)
@@ -256,7 +260,8 @@ def main() -> None:
                 line = f"{record['cell']}: {record['contender']}"
                 print(f"{done}/{len(tasks)}, {time.perf_counter() - start:.0f} s: {line}", flush=True)
     found = {key[:2]: record for key, record in known.items() if key[2:] == size}
-    efficiency_report.write(chosen, found, size, publish=not arguments.quick and not arguments.only)
+    name = arguments.publish or (None if arguments.quick or arguments.only else "efficiency")
+    efficiency_report.write(chosen, found, size, name, command)
 
 
 if __name__ == "__main__":

@@ -100,37 +100,38 @@ def rough_truths(chosen: list[Cell], records: Records) -> list[str]:
     return found
 
 
-def write(chosen: list[Cell], records: Records, size: tuple[int, int], *, publish: bool) -> None:
-    """Print the report; write it, the figures of each cell and the picture if it is the whole benchmark."""
+def write(chosen: list[Cell], records: Records, size: tuple[int, int], name: str | None, command: str) -> None:
+    """Print the report; write it, the figures of each cell and the picture under a name, without one into the cache."""
     names = [PLAIN, *PEERS, KERNEL]
     ratios = [r for cell in chosen for name in names if (r := compare(cell, name, records)) is not None]
-    text = "\n".join(_lines(chosen, records, ratios, size)) + "\n"
+    text = "\n".join(_lines(chosen, records, ratios, size, name or "efficiency", command)) + "\n"
     print(text)
-    folder = RESULTS if publish else Path(__file__).resolve().parent / ".cache"
+    folder = RESULTS if name else Path(__file__).resolve().parent / ".cache"
     folder.mkdir(exist_ok=True)
-    (folder / "efficiency.md").write_text(text)
-    _write_csv(folder / "efficiency.csv", ratios)
-    draw(folder / "efficiency.png", chosen, ratios)
+    (folder / f"{name or 'efficiency'}.md").write_text(text)
+    _write_csv(folder / f"{name or 'efficiency'}.csv", ratios)
+    draw(folder / f"{name or 'efficiency'}.png", chosen, ratios)
 
 
-def _lines(chosen: list[Cell], records: Records, ratios: list[Ratio], size: tuple[int, int]) -> list[str]:
+def _lines(
+    chosen: list[Cell], records: Records, ratios: list[Ratio], size: tuple[int, int], name: str, command: str
+) -> list[str]:
     found = {(r.cell.name, r.contender): r for r in ratios}
     lines = [
         "# Efficiency",
         "",
-        f"`benchmarks/efficiency.py`, {size[0]} rows x {size[1]} seeds, Python {platform.python_version()}, "
+        f"`{command}`, {size[0]} rows x {size[1]} seeds, Python {platform.python_version()}, "
         + ", ".join(f"{name} {version(name)}" for name in ("shap", "shapiq", "lightshap", "scikit-learn"))
         + ". Mean squared error of a contender over ours at equal model evaluations, median over rows: above 1 we are "
         "better. Models are bare callables; one-hot blocks are one player for everybody. Errors below a millionth of "
         "the largest value count as exact.",
         "",
-        "![Ratios of all cells](efficiency.png)",
-        "",
-        "## Figures to reach",
+        f"![Ratios of all cells]({name}.png)",
         "",
     ]
-    lines += _targets(chosen, found, records)
-    lines += ["", "## Worse than a contender", ""]
+    if any(cell.target is not None for cell in chosen):
+        lines += ["## Figures to reach", "", *_targets(chosen, found, records), ""]
+    lines += ["## The best contender of each cell", "", *_best(chosen, found), "", "## Worse than a contender", ""]
     worse = [r for r in ratios if r.high < WORSE]
     n_cells = len({r.cell.name for r in ratios})
     lines.append(
@@ -151,6 +152,35 @@ def _lines(chosen: list[Cell], records: Records, ratios: list[Ratio], size: tupl
         lines.append(f"Error of the long run above {100 * TRUTH_SHARE:.0f} % of the best contender's error: ")
         lines += ["", *(f"- {line}" for line in rough)]
     return [*lines, "", "## How", "", *NOTES]
+
+
+def _best(chosen: list[Cell], found: dict[tuple[str, str], Ratio]) -> list[str]:
+    """The best contender's error over ours: median over cells, and the cells in which it is ahead."""
+    of_cells = {}
+    for cell in chosen:
+        peers = [found[cell.name, peer] for peer in PEERS if (cell.name, peer) in found]
+        if peers:
+            of_cells[cell.name] = min(peers, key=lambda ratio: ratio.median)
+    if not of_cells:
+        return ["No contender was measured."]
+    ratios = np.array([ratio.median for ratio in of_cells.values()])
+    lines = [
+        f"The best of all contenders' settings, with hindsight: median over {len(ratios)} cells "
+        f"{_short(np.median(ratios))}, smallest {_short(ratios.min())}, below 1 in {int((ratios < 1).sum())}, at least "
+        f"5 in {int((ratios >= 5).sum())}.",
+        "",
+    ]
+    for section in dict.fromkeys(cell.section for cell in chosen):
+        part = np.array([of_cells[c.name].median for c in chosen if c.section == section and c.name in of_cells])
+        if len(part):
+            lines.append(f"- {section}: median {_short(np.median(part))}, smallest {_short(part.min())}")
+    behind = sorted((r for r in of_cells.values() if r.median < 1.0), key=lambda r: r.median)
+    if behind:
+        lines += ["", "| ahead of ours | contender | ratio | interval |", "|---|---|---|---|"]
+    lines += [
+        f"| {r.cell.name} | {r.contender} {r.setting} | {r} | {_short(r.low)} to {_short(r.high)} |" for r in behind
+    ]
+    return lines
 
 
 def _targets(chosen: list[Cell], found: dict[tuple[str, str], Ratio], records: Records) -> list[str]:

@@ -8,7 +8,8 @@ control and the line from one end to the other, and B evaluations in all, Kernel
     sum_j var_j = (p - 1) / lambda * E[t^2] / (B / 2),        lambda = 1 / (2 (1 + 1/2 + ... + 1/(p - 1)))
 
 with sizes weighted as in the kernel, and walks have what their own factors say. The walks of the pilot stay in the
-estimate: beside KernelSHAP they are weighted by the inverse of their variances, pooled over players.
+estimate: an evaluation of KernelSHAP counts as many times one of the pilot as the variance was predicted to be smaller.
+The weights are those of all players, so that values sum to what both sum to; what the rest shows has no say in them.
 """
 
 from __future__ import annotations
@@ -97,12 +98,12 @@ def _lines(values: FloatArray, at_x: FloatArray, at_rows: FloatArray, sampler: U
     return float(0.5 * (left**2 @ weights).mean())
 
 
-def combine_analyses(pilot: Analysis, rest: Analysis, n_pilot: int) -> Analysis:
-    """Two estimates from different evaluations as one; what is said of controls is the second's."""
-    # the variance of few units is known badly, and small where their values are near each other by chance
-    caution = 1.0 + 4.0 / n_pilot
+def combine_analyses(pilot: Analysis, rest: Analysis, gain: float, n_evaluations: tuple[int, int]) -> Analysis:
+    """Two estimates from so many evaluations each as one; what is said of controls is the second's."""
+    of_pilot, of_rest = n_evaluations[0], gain * n_evaluations[1]
+    part = of_rest / (of_pilot + of_rest)
     return replace(
         rest,
-        controlled=combine(pilot.controlled, rest.controlled, caution),
-        uncontrolled=combine(pilot.uncontrolled, rest.uncontrolled, caution),
+        controlled=combine(pilot.controlled, rest.controlled, part),
+        uncontrolled=combine(pilot.uncontrolled, rest.uncontrolled, part),
     )

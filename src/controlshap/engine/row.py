@@ -95,6 +95,8 @@ class Run:
         Units of an earlier run that are continued.
     pilot : Run or None
         The walks before these units, which have a part in the estimate.
+    gain : float
+        What an evaluation of these units is worth in evaluations of the pilot.
     next_units : int
         Units of the stage under way.
     alpha_fraction : float
@@ -125,6 +127,7 @@ class Run:
     stages: list[int]
     status: str | None = None
     pilot: Run | None = None
+    gain: float = 1.0
     n_looked: int = 0
     history: list[tuple[int, FloatArray, FloatArray]] = field(default_factory=list)
     guaranteed: FloatArray | None = None
@@ -192,24 +195,23 @@ class Run:
             return 0
         return count_pilot(self.sampler.affordable(self.plan.budget - self.game.n_evaluations))
 
-    def prefers_alternative(self, n_units: int) -> bool:
-        """Whether KernelSHAP would make more of the evaluations than these n walks."""
+    def predict_gain(self, n_units: int) -> float:
+        """How many times smaller the variance of KernelSHAP would be than that of n walks; 0 where that is unknown."""
         if not self.functions:
-            return False
+            return 0.0
         rng = stream(self.entropy, Purpose.FOLDS, self.row)
         folds = deal_units(self.sampler, min(learner.n_folds for learner in self.plan.fitted_controls), rng)
         planned = n_units, self.plan.budget
-        gain = predict_gain(self.sampler, self.functions, folds, self.analysis.controlled, planned)
-        return gain > least_gain(self.sampler.n_units)
+        return predict_gain(self.sampler, self.functions, folds, self.analysis.controlled, planned)
 
-    def leave(self) -> Run:
+    def leave(self, gain: float) -> Run:
         """A run of the alternative, with this one as its pilot."""
         entropy = int(stream(self.entropy, Purpose.AFTER_PILOT, self.row).integers(2**62))
         run = Run.start(
             self.problem, self.plan.leave(self.problem), self.x, self.game.at_x[:, 0], self.row, entropy, self.stopping,
             self.recording, self.began, self.game.n_evaluations,
         )  # fmt: skip
-        run.pilot, run.history = self, [*self.history]
+        run.pilot, run.gain, run.history = self, gain, [*self.history]
         return run
 
     @property
@@ -242,7 +244,9 @@ class Run:
         analysis = analyse(sample, self.plan.variance.roots, fitted.known, rng, by_folds=by_folds)
         self.analysis = self._add_noise(analysis, shared_base=not varies)
         if self.pilot is not None:
-            self.analysis = combine_analyses(self.pilot.analysis, self.analysis, self.pilot.sampler.n_units)
+            before = self.pilot.game.n_evaluations
+            counts = before - 1, self.game.n_evaluations - before
+            self.analysis = combine_analyses(self.pilot.analysis, self.analysis, self.gain, counts)
         self.functions = fitted.functions
         if self.base.is_exact:  # to the last bit the same for all rows, whatever the weights of their units
             for exact in (self.analysis.controlled, self.analysis.uncontrolled):
@@ -415,8 +419,9 @@ def begin_run(run: Run) -> Run:
     run.next_units = n_pilot
     run.sample_stage()
     run.estimate()
-    if run.prefers_alternative(n_units):
-        run = run.leave()
+    gain = run.predict_gain(n_units)
+    if gain > least_gain(n_pilot):
+        run = run.leave(gain)
         run.replay(recorded[1:])
         return run
     run.stages.clear()

@@ -222,16 +222,9 @@ def enforce_efficiency(estimate: Estimate, total: Array) -> Estimate:
     return Estimate(values, project(estimate.factors, spread.shares[..., None, :, :]) / left, estimate.dof)
 
 
-def combine(first: Estimate, second: Estimate, caution: float) -> Estimate:
-    """Two independent estimates, weighted by the inverse of their mean variances; the first's is `caution` times that.
-
-    One weight for each output, not for each player: their values then sum to what both sum to, and no player's value
-    has a say in its own weight.
-    """
+def combine(first: Estimate, second: Estimate, part: float) -> Estimate:
+    """`1 - part` of one estimate and `part` of another, independent one."""
     one, other = first.variances, second.variances
-    means = caution * one[:-1].mean(axis=0), other[:-1].mean(axis=0)
-    total = means[0] + means[1]
-    part = np.where(total > 0, means[0] / np.where(total > 0, total, 1.0), 1.0)  # of the second
     allowances = [
         np.zeros_like(one) if estimate.allowance is None else estimate.allowance for estimate in (first, second)
     ]
