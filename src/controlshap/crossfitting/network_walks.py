@@ -118,16 +118,16 @@ class NetworkWalks:
         values[first] = np.moveaxis(sums, 2, 0) / (2 * pairs)
         if len(followers):
             values[followers] = values[self.leaders[followers]] + np.moveaxis(gaps, 2, 0) / n_followed
-        return values + self._explained()
+        return values + self._explain_by_scores()
 
     def known_variances(self) -> FloatArray:
         """Variances `(networks,)` of the known part of the values, on average over players, after a simulation."""
-        explained = np.asarray(self._explained()) * np.ones((len(self.networks), REPLICATIONS, 1))
+        explained = np.asarray(self._explain_by_scores()) * np.ones((len(self.networks), REPLICATIONS, 1))
         variances: FloatArray = explained.var(axis=1, ddof=1).mean(axis=1) / REPLICATIONS
         return variances
 
-    def _explained(self) -> FloatArray | float:
-        """What the scores explain of the values, `(networks, replications, players)`."""
+    def _explain_by_scores(self) -> FloatArray | float:
+        """Part of the values that the scores explain, `(networks, replications, players)`."""
         if self._of_scores is None or self._slopes is None:
             return 0.0
         owns = [own for _, own in with_scores(self.networks)]
@@ -135,7 +135,7 @@ class NetworkWalks:
         return np.stack([self._of_scores[..., own] @ slope for own, slope in zip(owns, slopes, strict=True)])
 
     def _walk(self, permutations: IntArray, chosen: IntArray) -> FloatArray:
-        """What each player adds `(..., players, chosen)` to some networks, less what it does through the scores."""
+        """Contributions of each player `(..., players, chosen)` to some networks, less those through the scores."""
         networks = [self.networks[k] for k in chosen]
         flat = permutations.reshape(-1, permutations.shape[-1])
         if self._of_scores is None:

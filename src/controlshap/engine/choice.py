@@ -320,7 +320,7 @@ def learns_across_rows(problem: Problem, controls: tuple[Control, ...]) -> bool:
 
 
 def describe_learning(problem: Problem, controls: tuple[Control, ...], n_rows: int, *, online: bool) -> tuple[str, ...]:
-    """What a plan says about learning across so many rows."""
+    """Describe for a plan what rows learn from each other, across so many rows."""
     if not learns_across_rows(problem, controls):
         return ("learning    none: nothing is sampled that a fitted function could control",) if online else ()
     if online:

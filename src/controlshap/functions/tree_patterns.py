@@ -196,7 +196,7 @@ class PatternGames:
         return _Pairs(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
     def _weigh(self, of_x: IntArray, of_b: IntArray, k: int) -> FloatArray:
-        """What leaves of k factors give to their players `(k, n)`, from patterns `(n,)` of x and of a draw."""
+        """Contributions of leaves of k factors to their players `(k, n)`, from patterns `(n,)` of x and of a draw."""
         only_x, only_b = of_x & ~of_b, of_x.dtype.type((1 << k) - 1) & ~of_x
         at = np.bitwise_count(only_x) * np.intp(len(self._gain)) + np.bitwise_count(only_b)
         bits = _bits(k, of_x.dtype)[:, None]

@@ -55,7 +55,7 @@ def known_interactions(problem: Problem, function: KnownFunction, x: FloatArray)
 
 
 def _known_conditioned(problem: Problem, function: KnownFunction, x: FloatArray) -> PairResult | None:
-    """Of a function of normal scores, from its conditional means of all coalitions."""
+    """Known values of a function of normal scores, from its conditional means of all coalitions."""
     imputer, outputs = problem.imputer, list(function.score_functions)
     if not isinstance(imputer, NormalParts) or not outputs or not can_enumerate_means(imputer.players, MOST_COALITIONS):
         return None
