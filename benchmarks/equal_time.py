@@ -1,6 +1,6 @@
 """Error at equal time, and the time of an explanation over the model's own, for fast and slow models.
 
-    .venv-peers/bin/python benchmarks/equal_time.py [--quick]
+    .venv-peers/bin/python benchmarks/equal_time.py [--quick] [--part independent]
 
 20 players, 100 background rows; a network of ten tanh units, whose exact values are known, features independent and
 correlated. What a contender's own code takes does not depend on how slow the model is, so own time (all but the time
@@ -11,7 +11,7 @@ made slow by work of numpy in proportion to rows, for ours at 1, 10 and 100 micr
 Ours is taken at 2,000 evaluations. A peer's error at the same time is interpolated between its budgets (in logarithms,
 beyond the largest by 1/time), with all of the background or a fifth of it, whichever is better with hindsight; a peer
 that cannot finish its smallest budget in that time is left out. Peers get f(background) and f(x) free of charge, as
-ours does. One row alone pays for its explainer, 100 rows of a call share it.
+ours does. One row alone pays for its explainer, 20 rows of a call share it.
 Processor time of one thread. Writes `results/equal_time.md`.
 """
 
@@ -33,9 +33,10 @@ from controlshap.data.players import resolve_players
 from controlshap.functions.network import Network
 
 RESULTS = Path(__file__).resolve().parent / "results" / "equal_time.md"
-N_PLAYERS, N_BACKGROUND, BUDGET, N_ROWS = 20, 100, 2_000, 100
+CACHE = Path(__file__).resolve().parent / ".cache"
+N_PLAYERS, N_BACKGROUND, BUDGET, N_ROWS = 20, 100, 2_000, 20
 COSTS = (1e-6, 1e-5, 1e-4, 1e-3)
-LADDER = (1_000, 2_000, 4_200, 8_400, 16_800, 33_600)
+LADDER = (2_000, 8_400, 33_600)
 PEERS = {
     "shap kernel": shap_kernel,
     "shap permutation": shap_permutation,
@@ -107,8 +108,8 @@ class Case:
             self.truth = np.array([function.mean_values(x, self.background, players) for x in self.rows])
             return
         imputer = cs.GaussianConditional().bind(self.background, players, names)
-        # five times the walks beyond which simulations grow: 30,000 pairs of permutations
-        several = [simulate_networks(imputer, x, [function], rng, None, None, 5e3)[0] for x in self.rows]
+        # 6,000 pairs of permutations: a thousandth of the squared errors
+        several = [simulate_networks(imputer, x, [function], rng, None, None, 0.0)[0] for x in self.rows]
         self.truth = np.array([one.mean[:-1] for one in several])
 
     def explainer(self, model, control: str = "auto", estimator: str = "auto") -> cs.Explainer:
@@ -174,7 +175,7 @@ def climb(case: Case, peer, n_rows: int, seeds: int) -> list[list[tuple[float, f
 
 def table(features: str, quick: bool) -> list[str]:
     """Lines of the table of one kind of features."""
-    case, seeds, few = Case(features, 10 if quick else N_ROWS), 1, 1 if quick else 3
+    case, seeds, few = Case(features, 10 if quick else N_ROWS), 1, 1 if quick else 2
     names = ["no control", *(PEERS if features == "independent" else ["KernelSHAP of ours, 10 draws"])]
     ladders: dict[str, list[list[tuple[float, float, float]]]] = {}
     for name in names:
@@ -193,7 +194,7 @@ def table(features: str, quick: bool) -> list[str]:
         "|---" * (4 + len(names)) + "|",
     ]
     worse = []
-    for n_rows in (1, 100):
+    for n_rows in (1, N_ROWS):
         single = Case(features, 5) if n_rows == 1 else case
         own, n, error = measure_ours(single, BUDGET, n_rows, 3 if n_rows == 1 else 1)
         if n_rows == 1:
@@ -228,7 +229,7 @@ def check(case: Case) -> list[str]:
     return lines
 
 
-def trees_as_functions() -> list[str]:
+def trees_as_functions(quick: bool) -> list[str]:  # noqa: ARG001
     """A lightgbm of 100 trees, called as a function: the time of an explanation over the model's."""
     from lightgbm import LGBMRegressor
 
@@ -239,7 +240,7 @@ def trees_as_functions() -> list[str]:
     lines = ["## 100 trees of lightgbm, called as a function", "", "| features | rows | over the model alone |"]
     lines.append("|---|---|---|")
     for features in ("independent", "correlated"):
-        for n_rows in (1, 50):
+        for n_rows in (1, N_ROWS):
             model = Timed(lambda rows: booster.predict(rows, num_threads=1), X[2_000:2_100])
             explainer = cs.Explainer(model, X[2_000:2_100], features=features)
             explainer(X[-1:], budget=BUDGET, rng=0)
@@ -249,13 +250,27 @@ def trees_as_functions() -> list[str]:
     return lines
 
 
+PARTS = {
+    "independent": partial(table, "independent"),
+    "correlated": partial(table, "correlated"),
+    "trees": trees_as_functions,
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="fewer rows and seeds; nothing is written")
-    quick = parser.parse_args().quick
+    parser.add_argument("--quick", action="store_true", help="fewer rows; nothing is written")
+    parser.add_argument("--part", choices=list(PARTS), help="measure this part again, and keep the others")
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
+    parts: list[str] = []
+    CACHE.mkdir(exist_ok=True)
     with threadpool_limits(limits=1):
-        parts = [line for features in ("independent", "correlated") for line in [*table(features, quick), ""]]
+        for name, measure in PARTS.items():
+            kept = CACHE / f"equal_time_{name}.md"
+            if options.quick or options.part in (None, name):
+                kept.write_text("\n".join(measure(options.quick)))
+            parts += [kept.read_text() if kept.exists() else f"({name} features are to be measured)", ""]
         lines = [
             "# Error at equal time",
             "",
@@ -265,11 +280,9 @@ def main() -> None:
             "contender cannot finish in that time.",
             "",
             *parts,
-            *trees_as_functions(),
-            "",
         ]
     print("\n".join(lines))
-    if not quick:
+    if not options.quick:
         RESULTS.write_text("\n".join(lines))
 
 

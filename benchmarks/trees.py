@@ -65,6 +65,10 @@ def timed(call, rows: np.ndarray, *, once: bool = False) -> tuple[float, object]
     return float(np.median(seconds)), result
 
 
+def show(number: float, digits: int) -> str:
+    return "" if np.isnan(number) else f"{number:.{digits}f}"
+
+
 def gap_of(values: np.ndarray, others: np.ndarray) -> str:
     return f"{np.abs(values[: len(others)] - others).max() / np.abs(values).max():.0e}"
 
@@ -124,8 +128,8 @@ def main() -> None:
                     of_woodelf, values = (
                         timed(woodelf, rows, once=True) if woodelf else (np.nan, explanation.values[:0])
                     )
-                    cells += [f"{1e3 * t:.3f}" for t in (ours, of_shap[n][0], of_woodelf)]
-                    cells += [f"{ours / t:.2f}" for t in (of_shap[n][0], of_woodelf)]
+                    cells += [show(1e3 * t, 3) for t in (ours, of_shap[n][0], of_woodelf)]
+                    cells += [show(ours / t, 2) for t in (of_shap[n][0], of_woodelf)]
                     same = n_background == 100
                     cells += [gap_of(explanation.values, of_shap[n][1]) if same else ""]
                     cells += [gap_of(explanation.values, values) if len(values) else ""]
