@@ -122,6 +122,26 @@ def test_values_are_unbiased_with_honest_errors(case, settings, global_seed, mon
     assert_allclose(found.values.sum(axis=1) + found.base_values, np.tile(model(X[None]), (60, 1)), atol=1e-9)
 
 
+def test_more_columns_than_fit_into_a_byte():
+    rng = np.random.default_rng(2)
+    data = rng.normal(size=(60, 11)) @ (np.eye(11) + 0.3 * rng.normal(size=(11, 11)))
+    features = cs.Causal([[0, 1, 2], [3, 4, 5, 6], [7, 8, 9, 10]], [True, False, False])
+    imputer = cs.Explainer(lambda rows: rows.sum(axis=1), data, features=features).assembly.imputer
+    permutations = np.array([rng.permutation(11) for _ in range(300)])
+    draws = imputer.sample(300, rng)[:, None]
+    rows, prefixes = imputer.walk_rows(data[0], permutations, draws), np.argsort(permutations, axis=1)
+    for unit in (0, 7):
+        members = prefixes[unit] < 5
+        center, _ = moments_after(
+            data[0], np.flatnonzero(members).tolist(), imputer.center, imputer.gaussian.moments.covariance,
+            imputer.components, imputer.confounded,
+        )  # fmt: skip
+        nothing = imputer.coalition_rows(data[0], members[None, None], imputer.center[None, None])[0, 0, 0]
+        assert_allclose(nothing, center, atol=1e-9)
+        one = imputer.coalition_rows(data[0], members[None, None], draws[unit : unit + 1])[0, 0]
+        assert_allclose(rows[unit, 4], one, atol=1e-9)
+
+
 def test_another_structure_is_caught(global_seed):
     """Negative control: confounded or not is seen."""
     found = make("plain", control="none")(np.tile(X, (80, 1)), budget=300, rng=global_seed)

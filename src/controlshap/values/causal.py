@@ -121,7 +121,7 @@ class CausalImputer(Imputer):
         n_draws, c = draws.shape[1:]
         revealed = self.players.expand(coalitions).reshape(u * k, c)
         gaps = np.repeat((x - draws) / self.scale, k, axis=0)  # (u k, d, c)
-        packed = np.packbits(revealed, axis=1)
+        packed = np.ascontiguousarray(np.packbits(revealed, axis=1))
         keys = packed.view(np.dtype((np.void, packed.shape[1])))[:, 0]  # much faster to sort than rows
         _, first, which = np.unique(keys, return_index=True, return_inverse=True)
         masks = revealed[first]
