@@ -54,11 +54,6 @@ def zeros(shape: tuple[int, ...], array: Array) -> Array:
     return array.new_zeros(shape) if is_tensor(array) else np.zeros(shape)
 
 
-def to_double(array: Array) -> Array:
-    """Counts or truth values as doubles; numpy's arithmetic makes doubles of them by itself."""
-    return array.double() if is_tensor(array) else array
-
-
 def concat(arrays: list[Array], axis: int) -> Array:
     """Arrays joined along an axis; not a copy where only one of them has anything along it."""
     filled = [array for array in arrays if array.shape[axis]] or arrays[:1]
