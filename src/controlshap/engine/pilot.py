@@ -7,9 +7,10 @@ control and the line from one end to the other, and B evaluations in all, Kernel
 
     sum_j var_j = (p - 1) / lambda * E[t^2] / (B / 2),        lambda = 1 / (2 (1 + 1/2 + ... + 1/(p - 1)))
 
-with sizes weighted as in the kernel, and walks have what their own factors say. The walks of the pilot stay in the
-estimate: an evaluation of KernelSHAP counts as many times one of the pilot as the variance was predicted to be smaller.
-The weights are those of all players, so that values sum to what both sum to; what the rest shows has no say in them.
+with sizes weighted as in the kernel, and walks have their noise within rows, and between rows while no pass ends it.
+The walks of the pilot stay in the estimate: an evaluation of KernelSHAP counts as many times one of the pilot as the
+variance was predicted to be smaller. The weights are those of all players, so that values sum to what both sum to; what
+the rest shows has no say in them.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ import numpy as np
 from controlshap._types import FloatArray, IntArray
 from controlshap.crossfitting.folds import Folds
 from controlshap.crossfitting.known_simulated import Functions
+from controlshap.estimators.permutation import walk_contributions
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.statistics.analysis import Analysis
-from controlshap.statistics.control_variate import Estimate, combine
+from controlshap.statistics.control_variate import combine
 
 #: Part of the walks that are the pilot, and fewest of them: a control needs six, and leaves two to be right about.
 SHARE, FEWEST_UNITS = 0.25, 8
@@ -33,6 +35,8 @@ MOST_SHARE = 0.4
 #: How many times that of KernelSHAP the variance of the walks must be: `LEAVE (1 + FEW / n)` by a pilot of n walks,
 #: since few walks may be far apart by chance (benchmarks/results/regret.md).
 LEAVE, FEW = 1.3, 2.0
+#: Passes of single walks from which on the noise between rows ends or nearly so, which they do not show.
+NEAR_PASS = 0.7
 
 
 def count_pilot(n_units: int) -> int:
@@ -47,55 +51,79 @@ def least_gain(n_pilot: int) -> float:
 
 
 def predict_gain(
-    sampler: UnitSampler, functions: tuple[Functions, ...], folds: Folds, estimate: Estimate, planned: tuple[int, int]
+    sampler: UnitSampler, functions: tuple[Functions, ...], folds: Folds, n_units: int, budget: int
 ) -> float:
     """How many times smaller the variance of KernelSHAP would be, all players and outputs together.
 
-    `planned` are the units and the evaluations that there would be in all.
+    There would be `n_units` walks, or pairs of them, from `budget` evaluations. 0 where the pilot does not show it.
     """
-    n_units, budget = planned
-    rough = sum(_mean_square(sampler, functions, folds, output) for output in range(sampler.game.n_outputs))
-    p = sampler.game.imputer.players.n_players
-    of_coalitions = rough * (p - 1.0) * 2.0 * (1.0 / np.arange(1, p)).sum() / (budget / 2.0)
-    of_walks = float((estimate.factors[:, :-1] ** 2).sum()) * sampler.n_units / n_units
+    p, of_coalitions, of_walks = sampler.game.imputer.players.n_players, 0.0, 0.0
+    for output in range(sampler.game.n_outputs):
+        every = _paths(sampler, functions, folds, output)
+        paths = min(every, key=_mean_square)  # with the control that leaves least, or none
+        of_coalitions += _mean_square(paths) * (p - 1.0) * 2.0 * (1.0 / np.arange(1, p)).sum() / (budget / 2.0)
+        of_walks += _variance_of_walks(paths, sampler.kept_evaluations()[1], n_units, sampler.n_blocks)
     return of_walks / of_coalitions if of_coalitions > 0.0 else 0.0
 
 
-def _mean_square(sampler: UnitSampler, functions: tuple[Functions, ...], folds: Folds, output: int) -> float:
-    """E[t^2] under the kernel's weights of sizes, with the control that leaves least, or none."""
+def _paths(sampler: UnitSampler, functions: tuple[Functions, ...], folds: Folds, output: int) -> list[FloatArray]:
+    """Values `(units, walks, players + 1)` from background rows to x: of the model, and less each function."""
     ids, design, values = sampler.kept_evaluations()
     fold, rows = folds.of(ids), sampler.draws_of(ids.unit)[:, 0]
-    evaluated = sampler.estimator.unit_rows(sampler.game.imputer, sampler.game.x, design, rows[:, None])
+    p, x = sampler.game.imputer.players.n_players, sampler.game.x
+    evaluated = sampler.estimator.unit_rows(sampler.game.imputer, x, design, rows[:, None])
     known = sampler.base.values[sampler.kept.rows_of(ids.unit)[:, 0], output, 0]
-    left = [_lines(values[:, :, 0, output], np.full(len(ids), sampler.game.at_x[output, 0]), known, sampler)]
+
+    def join(at_rows: FloatArray, inner: FloatArray, at_x: FloatArray) -> FloatArray:
+        walks = inner.reshape(len(inner), -1, p - 1)
+        ends = [np.broadcast_to(end[:, None, None], (*walks.shape[:2], 1)) for end in (at_rows, at_x)]
+        return np.concatenate([ends[0], walks, ends[1]], axis=2)
+
+    paths = [join(known, values[:, :, 0, output], np.full(len(ids), sampler.game.at_x[output, 0]))]
     for place in range(len(functions[0][output])):
-        predicted = np.empty((len(ids), values.shape[1] + 2))
+        predicted = np.empty_like(paths[0])
         for k in np.unique(fold):
             inside: IntArray = np.flatnonzero(fold == k)
             function = functions[int(k)][output][place]
-            here = evaluated[inside].reshape(-1, evaluated.shape[-1])
-            predicted[inside, :-2] = function.predict(here).reshape(len(inside), -1)
-            predicted[inside, -2] = function.predict(sampler.game.x[None])[0]
-            predicted[inside, -1] = function.predict(rows[inside])
-        residual = values[:, :, 0, output] - predicted[:, :-2]
-        at_x = sampler.game.at_x[output, 0] - predicted[:, -2]
-        left.append(_lines(residual, at_x, known - predicted[:, -1], sampler))
-    return min(left)
+            inner = function.predict(evaluated[inside].reshape(-1, evaluated.shape[-1])).reshape(len(inside), -1)
+            at_x = np.repeat(function.predict(x[None]), len(inside))
+            predicted[inside] = join(function.predict(rows[inside]), inner, at_x)
+        paths.append(paths[0] - predicted)
+    return paths
 
 
-def _lines(values: FloatArray, at_x: FloatArray, at_rows: FloatArray, sampler: UnitSampler) -> float:
-    """E[t^2] of values `(units, k)` along walks from background rows to x."""
-    p = sampler.game.imputer.players.n_players
+def _mean_square(paths: FloatArray) -> float:
+    """E[t^2] under the kernel's weights of sizes."""
+    p = paths.shape[2] - 1
     sizes = np.arange(1, p)
     weights = 1.0 / (sizes * (p - sizes))
     weights /= weights.sum()
-    walks = values.reshape(len(values), -1, p - 1)
-    if walks.shape[1] == 2:  # the reverse has the complements, from the largest to the smallest
-        left = 0.5 * (walks[:, 0] - walks[:, 1, ::-1]) - (sizes / p - 0.5) * (at_x - at_rows)[:, None]
-        return float((left**2 @ weights).mean())
+    lines = paths[:, :, :1] + np.arange(p + 1) / p * (paths[:, :, -1:] - paths[:, :, :1])
+    left = (paths - lines)[:, :, 1:-1]
+    if left.shape[1] == 2:  # the reverse has the complements, from the largest to the smallest
+        return float(((0.5 * (left[:, 0] - left[:, 1, ::-1])) ** 2 @ weights).mean())
     # what is rough in a coalition and in its complement is taken to be independent
-    left = walks[:, 0] - at_rows[:, None] - sizes / p * (at_x - at_rows)[:, None]
-    return float(0.5 * (left**2 @ weights).mean())
+    return float(0.5 * (left[:, 0] ** 2 @ weights).mean())
+
+
+def _variance_of_walks(paths: FloatArray, design: IntArray, n_units: int, n_rows: int) -> float:
+    """Variance of n units over M rows, all players together: `between (1/n - 1/M)+ + within / n`.
+
+    Half the difference of a walk and its reverse has no part between rows. Its mean square is at least the variance of
+    their mean within a row where a reverse makes up for its walk, and about that where it does not, as in rough models.
+    Single walks do not show it, and are stayed with where they come near a pass.
+    """
+    contributions = [walk_contributions(design, paths[:, 0])]
+    if paths.shape[1] == 2:
+        contributions.append(walk_contributions(design[:, ::-1], paths[:, 1]))
+    mean = np.mean(contributions, axis=0)
+    mean -= mean.mean(axis=1, keepdims=True)  # what a unit sums to is known
+    total = float(mean.var(axis=0, ddof=1).sum())
+    if paths.shape[1] == 1:
+        return total / n_units if n_units < NEAR_PASS * n_rows else 0.0
+    half = 0.5 * (contributions[0] - contributions[1])
+    within = min(total, float((half**2).mean(axis=0).sum()))
+    return (total - within) * max(0.0, 1.0 / n_units - 1.0 / n_rows) + within / n_units
 
 
 def combine_analyses(pilot: Analysis, rest: Analysis, gain: float, n_evaluations: tuple[int, int]) -> Analysis:

@@ -201,8 +201,7 @@ class Run:
             return 0.0
         rng = stream(self.entropy, Purpose.FOLDS, self.row)
         folds = deal_units(self.sampler, min(learner.n_folds for learner in self.plan.fitted_controls), rng)
-        planned = n_units, self.plan.budget
-        return predict_gain(self.sampler, self.functions, folds, self.analysis.controlled, planned)
+        return predict_gain(self.sampler, self.functions, folds, n_units, self.plan.budget)
 
     def leave(self, gain: float) -> Run:
         """A run of the alternative, with this one as its pilot."""
