@@ -49,6 +49,18 @@ def test_bounds_go_where_rows_go(explanation: cs.Explanation, tmp_path: Path) ->
     assert np.array_equal(cs.load(tmp_path / "saved").confidence_interval(guarantee="finite")[0], low)
 
 
+def test_groups_have_no_bounds_of_their_own(explanation: cs.Explanation) -> None:
+    together = explanation.by_group({"first": ["x0", "x1"], "rest": [f"x{k}" for k in range(2, 7)]})
+    with pytest.raises(cs.InvalidArgumentError, match="not independent"):
+        together.confidence_interval(guarantee="finite")
+    assert together.check().looks_right is None
+
+
+def test_no_pilot_leaves_the_walks(explainer: cs.Explainer) -> None:
+    assert "pilot" not in str(explainer.plan(budget=1500, **FINITE))
+    assert set(explainer(ROWS, budget=3000, rng=0, **FINITE).method) == {"Permutation"}
+
+
 def test_parts_keep_bounds(explainer: cs.Explainer, explanation: cs.Explanation, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     explainer.explain_dataset(ROWS, tmp_path, budget=700, rng=0, part_rows=2, progress=False, **FINITE)

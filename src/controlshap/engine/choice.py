@@ -171,6 +171,7 @@ def choose_alternative(problem: Problem, estimator: Estimator, budget: int, *, e
     p, kernel = problem.players.n_players, Kernel()
     asked = problem.estimator is not None or problem.controls is not None or problem.variance is not None
     asked = asked or problem.players.arrangement is not None  # walks alone respect an order or a hierarchy
+    asked = asked or problem.output_range is not None  # and have bounded terms
     whole = problem.base.finite and not problem.correlated and not problem.imputer.with_replacement
     if asked or early or not whole or not np.isfinite(problem.background).all() or p < FEWEST_TO_LEAVE:
         return None
