@@ -290,14 +290,10 @@ def naming_cells(p=6):
     def contrast(rows):
         return np.tanh(rows @ weights)
 
-    def bent(rows):
-        return np.tanh(rows[:, 0] - rows[:, 1]) + 0.5 * rows @ np.abs(weights) + 0.3 * rows[:, 2] * rows[:, 3]
-
     return {
         "Gaussian": (gaussian, total, ["independent", "correlated"], "correlated"),
         "lognormal, correlated": (skewed, total, ["independent", "correlated", "copula"], "copula"),
-        "two clusters, bent model": (mixed, bent, ["independent", "correlated", "copula", "mixture"], "mixture"),
-        "two clusters, saturated model": (
+        "two clusters": (
             mixed,
             contrast,
             ["independent", "correlated", "copula", "mixture"],
