@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 from cli_cases import EXPLAIN, FUNCTION, X, files, here, run
 
 import controlshap as cs
@@ -89,3 +90,20 @@ def test_without_click_one_line_says_what_to_install():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert done.stderr == "controlshap: the command line needs click and tqdm: pip install 'controlshap[cli]'\n"
+
+
+@pytest.mark.parametrize("package", ["click", "controlshap.cli.commands"])
+def test_an_interrupt_while_packages_are_imported_is_one_line(package):
+    """Before, a traceback: importing takes a second or two, and Ctrl-C is as likely then."""
+    code = f"""
+import sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {package!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+from controlshap.cli.main import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "controlshap: interrupted\n")
