@@ -11,6 +11,7 @@ import contextlib
 import io
 import re
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ def make(page: Path) -> str:
         made.append("an output")
         return f"```python\n{part['code']}```\n\n```text\n{out.getvalue().rstrip()}\n```"
 
-    text = PART.sub(refresh, page.read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # pages write files
+        text = PART.sub(refresh, page.read_text(encoding="utf-8"))
     for picture in waiting:
         save(picture)
     page.write_text(text, encoding="utf-8")
