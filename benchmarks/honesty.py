@@ -267,7 +267,8 @@ def report(judged: list[tuple[Cell, Judgement | str]], runs: int) -> str:
     """The page: counts for each half, then every cell."""
     lines = [
         "# Honest errors on games made to break them", "", f"`python benchmarks/honesty.py`, {runs} runs a cell.", "",
-        "| games | cells | refused or exact | coverage below 93 % | a player below 85 % | whole rows below 93 % | "
+        "| games | cells | refused, exact or marked as not reliable | "
+        "coverage below 93 % | a player below 85 % | whole rows below 93 % | "
         "error 0 beside a wrong value | wrong certificates above 5 % | reported/observed below 0.9 | above 1.4 | "
         "not reliable |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
