@@ -118,7 +118,7 @@ def _lines(
 ) -> list[str]:
     found = {(r.cell.name, r.contender): r for r in ratios}
     lines = [
-        "# Efficiency",
+        "# Efficiency" if name == "efficiency" else f"# {name.replace(chr(95), chr(32)).capitalize()}",
         "",
         f"`{command}`, {size[0]} rows x {size[1]} seeds, Python {platform.python_version()}, "
         + ", ".join(f"{name} {version(name)}" for name in ("shap", "shapiq", "lightshap", "scikit-learn"))
