@@ -55,6 +55,22 @@ class ControlledTerms:
     functions: tuple[Functions, ...] = ()
 
 
+def fit_functions(
+    sampler: UnitSampler, folds: Folds, learners: Sequence[Control]
+) -> tuple[tuple[Functions, ...], list[FoldedRows]]:
+    """The functions of each fold that are fitted to rows, if any, and the rows of each output."""
+    of_rows = [learner for learner in learners if not learner.models_coalitions]
+    starts = [learner.start for learner in learners if learner.models_coalitions and learner.start is not None]
+    data = training_rows(sampler, folds, max((learner.max_rows for learner in (*of_rows, *starts)), default=100))
+    if not of_rows:
+        return (), data
+    functions = tuple(
+        tuple(tuple(learner.fit(of_output, k) for learner in of_rows) for of_output in data)
+        for k in range(folds.n_folds)
+    )
+    return functions, data
+
+
 def fit_controls(
     problem: Problem,
     sampler: UnitSampler,
@@ -70,19 +86,11 @@ def fit_controls(
     folds = deal_units(sampler, min(learner.n_folds for learner in learners), rng)
     if folds.n_folds < 2:
         return plain
-    of_rows = [learner for learner in learners if not learner.models_coalitions]
     processes = [learner for learner in learners if learner.models_coalitions]
-    starts = [process.start for process in processes if process.start is not None]
-    most = max((learner.max_rows for learner in (*of_rows, *starts)), default=100)
-    data = training_rows(sampler, folds, most)
     controls, roots = [], []
     for_errors: list[FloatArray] = []
-    functions: tuple[Functions, ...] = ()
-    if of_rows:
-        functions = tuple(
-            tuple(tuple(learner.fit(of_output, k) for learner in of_rows) for of_output in data)
-            for k in range(folds.n_folds)
-        )
+    functions, data = fit_functions(sampler, folds, learners)
+    if functions:
         known = known_controls(problem, sampler, folds, functions, data)
         controls.append(_unit_controls(sampler, folds, known))
         roots.append(known.roots(controls[0].shape[3]))

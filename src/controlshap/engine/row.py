@@ -15,7 +15,7 @@ from controlshap._random import Purpose, stream
 from controlshap._types import BoolArray, FloatArray
 from controlshap.controls.base import Context
 from controlshap.controls.fits.rows import EvaluatedRows
-from controlshap.crossfitting.fit import ControlledTerms, fit_controls, sample_evaluations
+from controlshap.crossfitting.fit import ControlledTerms, fit_controls, fit_functions, sample_evaluations
 from controlshap.crossfitting.folds import deal_units
 from controlshap.crossfitting.known_simulated import Functions
 from controlshap.data.players import differs_from_x
@@ -197,11 +197,12 @@ class Run:
 
     def predict_gain(self, n_units: int) -> float:
         """How many times smaller the variance of KernelSHAP would be than that of n walks; 0 where that is unknown."""
-        if not self.functions:
+        rng, learners = stream(self.entropy, Purpose.FOLDS, self.row), self.plan.fitted_controls
+        folds = deal_units(self.sampler, min(learner.n_folds for learner in learners), rng)
+        if folds.n_folds < 2:
             return 0.0
-        rng = stream(self.entropy, Purpose.FOLDS, self.row)
-        folds = deal_units(self.sampler, min(learner.n_folds for learner in self.plan.fitted_controls), rng)
-        return predict_gain(self.sampler, self.functions, folds, n_units, self.plan.budget)
+        functions, _ = fit_functions(self.sampler, folds, learners)
+        return predict_gain(self.sampler, functions, folds, n_units, self.plan.budget) if functions else 0.0
 
     def leave(self, gain: float) -> Run:
         """A run of the alternative, with this one as its pilot."""
@@ -417,9 +418,9 @@ def begin_run(run: Run) -> Run:
     n_units = run.sampler.affordable(run.plan.budget - run.game.n_evaluations)
     run.next_units = n_pilot
     run.sample_stage()
-    run.estimate()
     gain = run.predict_gain(n_units)
     if gain > least_gain(n_pilot):
+        run.estimate()
         run = run.leave(gain)
         run.replay(recorded[1:])
         return run
