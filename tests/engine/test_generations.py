@@ -139,3 +139,12 @@ def test_where_nothing_is_sampled_nothing_is_learned():
     one, other = (exact(ROWS[:4], budget=2000, rng=0, surrogate=s) for s in (None, "online"))
     assert_same(one, other)
     assert set(other.status) == {"exact"}
+
+
+@pytest.mark.filterwarnings("ignore::controlshap.NotConvergedWarning")
+@pytest.mark.parametrize("settings", [{"variance": "analytic"}, {"variance": "bootstrap"}, {}], ids=str)
+def test_what_the_first_row_could_do_later_rows_can(settings):
+    """A surrogate of all rows leads to KernelSHAP only where the variance and the budget allow it."""
+    one, budget = cs.Explainer(waved, BACKGROUND, **settings), 300 if settings else 30
+    found = one(ROWS[:3], budget=budget, rng=0, surrogate="online", tolerance=0.001)
+    assert all(method.startswith("Permutation") for method in found.method)

@@ -183,3 +183,12 @@ def test_the_whole_background_from_so_many_pairs_of_coalitions_on(n_rows, n_play
 
     assert chosen(fewest) == cs.Kernel(n_draws=n_rows, reuse=True)
     assert chosen(fewest - 1) == cs.Permutation()
+
+
+@pytest.mark.parametrize("settings", [{"estimator": "per_feature", "control": "polynomial"},
+                                      {"features": "correlated", "control": "coalitions"}], ids=str)  # fmt: skip
+def test_a_plan_refuses_what_its_call_refuses(settings):
+    explainer = cs.Explainer(model, BACKGROUND, **settings)
+    for ask in (explainer.plan, explainer):
+        with pytest.raises(cs.NoClosedFormError):
+            ask(X, budget=400)

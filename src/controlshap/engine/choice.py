@@ -140,23 +140,29 @@ def _choose_freely(
         reasons["estimator"] = f"{n_pairs} pairs of coalitions, enough for each to have the whole background"
         return Kernel(n_draws=len(base.rows), reuse=True)
     shared = problem.shared is not None and problem.controls is None and not problem.correlated
-    if shared and p >= 4 and early and problem.players.arrangement is None:
+    shared = shared and (problem.variance is None or problem.variance.is_least_squares)
+    if shared and p >= 4 and early and _affords_kernel(problem, budget):
         # What a good surrogate leaves is small, and needs few units of few evaluations each (benchmarks/amortise.py).
         reasons["estimator"] = "a shared surrogate leaves little, and the run may end early"
         return Kernel()
     return _choose_units(problem, budget, reasons, facts or RowFacts.of(problem), early=early)
 
 
+def _affords_kernel(problem: Problem, budget: int) -> bool:
+    """Whether KernelSHAP may be chosen: the budget covers its fewest units, and players may stand in any order."""
+    p, kernel = problem.players.n_players, Kernel()
+    affordable = budget > kernel.fewest_units(p) * kernel.unit_cost(p, finite=True)
+    return affordable and problem.players.arrangement is None
+
+
 def _choose_units(problem: Problem, budget: int, reasons: dict[str, str], facts: RowFacts, *, early: bool) -> Estimator:
     """Units of one background row each: pairs of walks, single walks, or pairs of coalitions."""
     p, n_rows = problem.players.n_players, len(problem.base.rows)
     free = problem.base.finite and not problem.correlated and problem.controls is None
-    kernel = Kernel()
-    affordable = budget > kernel.fewest_units(p) * kernel.unit_cost(p, finite=True)
-    affordable = affordable and problem.players.arrangement is None
+    affordable = _affords_kernel(problem, budget)
     if free and facts.has_labels and problem.variance is None and n_rows >= FEWEST_LABELS and affordable and p >= 4:
         reasons["estimator"] = "outputs are whole numbers, which jump: every pair of coalitions tells of every player"
-        return kernel
+        return Kernel()
     pass_cost = (facts.n_differing - 1.0) * n_rows
     fewest = Permutation().fewest_units(p) * Permutation().unit_cost(p, finite=True)
     if free and not early and budget - 1 < max(SINGLE_PASSES * pass_cost, fewest):

@@ -21,7 +21,7 @@ from controlshap.engine.device import wants_device
 from controlshap.engine.exact import explain_together, games_of_form
 from controlshap.engine.generations import Lesson, NumberedRow, explain_in_generations
 from controlshap.engine.plan import Plan, make_plan
-from controlshap.engine.refusals import refuse_budget, refuse_guarantee, refuse_interactions
+from controlshap.engine.refusals import check_plan, refuse_budget, refuse_guarantee, refuse_interactions
 from controlshap.engine.row import explain_row
 from controlshap.functions import KnownFunction
 from controlshap.limits import Limits
@@ -123,6 +123,9 @@ def plan_rows(assembly: Assembly, stopping: Stopping, rows: FloatArray | None) -
     if rows is None or len(rows) == 0:
         return plan
     of_rows = [plan.for_row(problem, x) for x in rows]
+    if plan.form is None:  # a model of a known form needs none of this
+        for x, of_row in zip(rows, of_rows, strict=True):
+            check_plan(problem, of_row, x)
     plan, notes = of_rows[0], list(plan.notes)
     n_other = sum(other.estimator != plan.estimator for other in of_rows)
     if n_other:
