@@ -160,6 +160,17 @@ def test_one_of_several_outputs_has_to_be_chosen(explanation2):
     assert len(ranking.top(7, row=2, output=0)) == 7
 
 
+def test_rows_and_outputs_that_there_are_not_are_refused(explanation, explanation2):
+    for row in (99, 1.0, True, "0"):
+        with pytest.raises(cs.InvalidArgumentError, match=r"`row` must be a row number, 0 to \d+; got"):
+            explanation.ranking().describe(row)
+    for output in (2, -1, "second"):
+        with pytest.raises(cs.InvalidArgumentError, match="`output` must be the number of an output, 0 to 1; got"):
+            explanation2.ranking().names(output=output)
+    with pytest.raises(cs.InvalidArgumentError, match="`output` must be left out"):
+        explanation.ranking().top(1, output=0)
+
+
 @pytest.mark.parametrize("k", [0, 8, -1, 1.0, True, "2"])
 def test_a_number_of_players_that_there_is_not_is_refused(explanation, k):
     with pytest.raises(cs.InvalidArgumentError, match="`k` must be a number of players, 1 to 7; got"):

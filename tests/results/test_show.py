@@ -109,6 +109,25 @@ def test_no_rows_are_no_mistake():
     nothing = explained(SCORES)[:0]
     assert repr(nothing).startswith("Explanation of 0 rows")
     assert "<table" in nothing._repr_html_()
+    assert nothing.check().looks_right is None
+    for refused in (
+        nothing.summary,
+        nothing.plot.beeswarm,
+        lambda: nothing.plot.dependence(0),
+        nothing.ranking().names,
+    ):
+        with pytest.raises(cs.InvalidArgumentError, match="no rows"):
+            refused()
+
+
+@pytest.mark.parametrize("call", [{"interactions": 2}, {"guarantee": "finite", "output_range": (-1, 1)}], ids=str)
+def test_no_rows_have_rankings(call):
+    background = np.random.default_rng(0).normal(size=(20, 6))
+    explainer = cs.Explainer(lambda rows: np.tanh(rows[:, 0] * rows[:, 1]), background)
+    nothing = explainer(background[:2], budget=200, rng=0, **call)[:0]
+    assert nothing.ranking().order.shape == (0, 6)
+    if "interactions" in call:
+        assert nothing.interactions.ranking().order.shape == (0, 15)
 
 
 def test_a_classifier_of_several_targets_gets_the_way_out():

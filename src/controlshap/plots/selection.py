@@ -104,6 +104,8 @@ def select(
 ) -> Selection:
     """Check what a plot was asked for; `row` was checked before."""
     level = check_level(level)
+    if len(explanation) == 0:
+        raise InvalidArgumentError("`explanation` has no rows, and there is nothing to draw.")
     number = check_output(explanation, output)
     n_shown = len(explanation.feature_names)
     if max_players is not None:

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError
-from controlshap._types import IntArray
+from controlshap._types import AnyArray, IntArray
 
 
 def axes(*names: str) -> dict[str, tuple[str, ...]]:
@@ -86,3 +87,29 @@ def row_index(rows: Any, n: int) -> IntArray:
             f"`explanation[rows]` has {n} rows, numbered from 0, or backwards from -1; got {outside.flat[0]}."
         )
     return numbers[np.atleast_1d(wanted.astype(np.int64))]
+
+
+def take_one(array: AnyArray, row: Any, output: Any) -> AnyArray:
+    """One row and output of an array `(rows, ...)` or `(rows, ..., outputs)`, after checking both numbers."""
+    row = check_row(row, len(array))
+    if array.ndim == 2:
+        if output is not None:
+            raise InvalidArgumentError(f"`output` must be left out: there is one output; got {output!r}.")
+        of_row: AnyArray = array[row]
+        return of_row
+    n = array.shape[2]
+    if output is None:
+        raise InvalidArgumentError(f"`output` must be given: there are {n} outputs.")
+    if not is_whole(output) or not 0 <= output < n:
+        raise InvalidArgumentError(f"`output` must be the number of an output, 0 to {n - 1}; got {output!r}.")
+    chosen: AnyArray = array[row, :, int(output)]
+    return chosen
+
+
+def check_row(row: Any, n: int) -> int:
+    """The number of one of `n` rows, which may count backwards from -1."""
+    if n == 0:
+        raise InvalidArgumentError(f"`row` must be a row number, and there are no rows; got {row!r}.")
+    if not is_whole(row) or not -n <= row < n:
+        raise InvalidArgumentError(f"`row` must be a row number, 0 to {n - 1}; got {row!r}.")
+    return int(row)

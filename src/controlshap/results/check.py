@@ -74,7 +74,7 @@ def check_errors(explanation: Explanation) -> Check:
     """Compare the halves of all rows, each row counting once."""
     p = explanation.values.shape[1]
     nothing = Check(None, 0.0, np.zeros(p), (), 0)
-    if explanation.half_ratios is None:
+    if explanation.half_ratios is None or not len(explanation):
         return nothing
     rows = len(explanation)
     errors = explanation.standard_errors.reshape(rows, p, -1) > 0

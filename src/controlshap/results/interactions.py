@@ -11,6 +11,7 @@ from controlshap._checks import check_level
 from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
 from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.results.axes import check_row, take_one
 from controlshap.results.show import show_interactions
 from controlshap.statistics.certainty import quantile, rounding_floor, sidak_half_widths
 
@@ -92,7 +93,8 @@ class Interactions:
         low, high = (np.take_along_axis(bound, order, axis=1) for bound in (size - reach, size + reach))
         least_above = np.minimum.accumulate(low, axis=1)[:, :-1]
         most_below = np.maximum.accumulate(high[:, ::-1], axis=1)[:, ::-1][:, 1:]
-        floor = np.array([[rounding_floor(row[:, o]) for o in range(size.shape[2])] for row in size])[:, None]
+        floors = [[rounding_floor(row[:, o]) for o in range(size.shape[2])] for row in size]
+        floor = np.reshape(floors, (len(size), 1, size.shape[2]))
         cuts, signs = least_above > most_below + floor, low > floor
         if not several:
             order, cuts, signs = order[..., 0], cuts[..., 0], signs[..., 0]
@@ -107,9 +109,7 @@ class Interactions:
         n_pairs = self._pair_indices.shape[1]
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
             raise InvalidArgumentError(f"`k` must be a number of pairs, at least 1; got {k!r}.")
-        if isinstance(row, bool) or not isinstance(row, (int, np.integer)) or not -len(self) <= row < len(self):
-            raise InvalidArgumentError(f"`row` must be a row number, 0 to {len(self) - 1}; got {row!r}.")
-        one = self.explanation[int(row)].output(output).interactions
+        one = self.explanation[check_row(row, len(self))].output(output).interactions
         ranking, frame = one.ranking(level), one.to_frame()
         certain = np.append(ranking.separated[0], True)
         frame = frame.iloc[ranking.order[0]].assign(certain_top=certain, certain_sign=ranking.signs[0])
@@ -227,11 +227,7 @@ class PairRanking:
         n_pairs = len(self.names)
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= n_pairs:
             raise InvalidArgumentError(f"`k` must be a number of pairs, 1 to {n_pairs}; got {k!r}.")
-        order, separated = self.order[row], self.separated[row]
-        if self.order.ndim == 3:
-            if output is None:
-                raise InvalidArgumentError(f"`output` must be given: there are {self.order.shape[2]} outputs.")
-            order, separated = order[:, output], separated[:, output]
+        order, separated = take_one(self.order, row, output), take_one(self.separated, row, output)
         return tuple(self.names[pair] for pair in order[:k]) if k == n_pairs or separated[k - 1] else None
 
     def __repr__(self) -> str:

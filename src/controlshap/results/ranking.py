@@ -11,6 +11,7 @@ from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
 from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.results.axes import take_one
 from controlshap.statistics.certainty import (
     magnitude_order,
     mark_separated,
@@ -81,11 +82,7 @@ class Ranking:
         return tuple(self.feature_names[player] for player in players)
 
     def _of(self, row: int, output: int | None) -> tuple[IntArray, BoolArray]:
-        if self.order.ndim == 2:
-            return self.order[row], self.separated[row]
-        if output is None:
-            raise InvalidArgumentError(f"`output` must be given: there are {self.order.shape[2]} outputs.")
-        return self.order[row, :, output], self.separated[row, :, output]
+        return take_one(self.order, row, output), take_one(self.separated, row, output)
 
     def describe(self, row: int = 0, output: int | None = None) -> str:
         """A row in words: `age > income > {debt, tenure}`; braces hold what is not certified, or tied."""
@@ -166,4 +163,4 @@ def _bounds(explanation: Explanation, level: float) -> FloatArray | None:
     low, high = explanation.guaranteed_low_together, explanation.guaranteed_high_together
     if low is None or high is None or abs(level - explanation.settings["level"]) > 1e-12:
         return None
-    return np.stack([low, high]).reshape(2, *low.shape[:2], -1)
+    return np.stack([low, high]).reshape(2, *low.shape[:2], *(low.shape[2:] or (1,)))

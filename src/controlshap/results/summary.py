@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtr
 
+from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
 from controlshap._types import FloatArray, IntArray
 from controlshap.statistics.certainty import MOST_DOF, quantile
@@ -103,6 +104,8 @@ def summarise(explanation: Explanation, *, sampled_rows: bool) -> Summary:
     """Summarise the values over rows."""
     values, errors = explanation.values, explanation.standard_errors
     n = len(values)
+    if n == 0:
+        raise InvalidArgumentError("`explanation` has no rows, and there is nothing to summarise.")
     corrected = 2.0 * np.abs(values) - folded_mean(values, errors)
     if sampled_rows:
         variance = corrected.var(axis=0, ddof=1) / n  # holds the noise of the values, too
