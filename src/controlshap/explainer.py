@@ -23,7 +23,7 @@ from controlshap.data.players import Groups, Players
 from controlshap.engine.plan import Plan
 from controlshap.engine.resume import refine_rows
 from controlshap.engine.rows import describe_call, explain_rows, plan_rows
-from controlshap.limits import LimitOptions, Limits
+from controlshap.limits import LimitOptions, Limits, read_limits
 from controlshap.problem import Assembly
 from controlshap.results.explanation import Explanation
 
@@ -331,7 +331,7 @@ class Explainer:
         pilot       the first walks say whether Kernel() makes more of the rest
         evaluations at most 2,000 a row: 1 for the row, 90 units of 22
         """
-        stopping = Limits(**limits).stopping(self.players.n_players)
+        stopping = read_limits("plan", limits).stopping(self.players.n_players)
         rows = None if X is None else self._assembly.read_rows(X)
         return plan_rows(self._assembly, stopping, rows)
 
@@ -354,7 +354,7 @@ class Explainer:
             `budget`, `tolerance`, `stop`, `level`, `absolute_tolerance`, `time_limit` as for a call; `budget` is what
             to add for each row.
         """
-        stopping = Limits(**limits).stopping(self.players.n_players)
+        stopping = read_limits("refine", limits).stopping(self.players.n_players)
         return refine_rows(self._assembly, explanation, stopping, n_jobs=check_jobs(n_jobs))
 
     def explain_dataset(
@@ -397,8 +397,8 @@ class Explainer:
         from controlshap.datasets.run import explain_dataset
 
         return explain_dataset(
-            self._assembly, source, out, Limits(**limits), rng=rng, n_jobs=n_jobs, scheduler=scheduler,
-            part_rows=part_rows, rows=rows, model_hash=model_hash, progress=progress,
+            self._assembly, source, out, read_limits("explain_dataset", limits), rng=rng, n_jobs=n_jobs,
+            scheduler=scheduler, part_rows=part_rows, rows=rows, model_hash=model_hash, progress=progress,
         )  # fmt: skip
 
     def save(self, path: str | Path) -> Path:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypedDict
 
 from controlshap._checks import at_least, check_guarantee, check_level, check_range, positive
@@ -131,3 +131,15 @@ class Limits:
         return asdict(self) | numbers | pairs | {
             "budget": stopping.budget, "stop": rules, "time_limit": stopping.time_limit,
         }  # fmt: skip
+
+
+def read_limits(method: str, given: Mapping[str, Any]) -> Limits:
+    """The limits among the keyword arguments of a method of `Explainer`, which takes no others."""
+    known = [one.name for one in fields(Limits)]
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise TypeError(
+            f"Explainer.{method}() got an unexpected keyword argument {unknown[0]!r}. Of the arguments of a call it "
+            f"takes {', '.join(known)}."
+        )
+    return Limits(**given)

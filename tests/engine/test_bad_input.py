@@ -346,3 +346,12 @@ def test_a_path_and_swapped_arguments_get_the_way_out():
     for first in (FRAME, FRAME.to_numpy()):
         with pytest.raises(cs.InvalidArgumentError, match="seem to be swapped"):
             cs.Explainer(first, FITTED)
+
+
+@pytest.mark.parametrize("method", ["plan", "refine", "explain_dataset"])
+def test_methods_say_which_arguments_of_a_call_they_take(method, tmp_path):
+    explainer = cs.Explainer(lambda rows: rows[:, 0], np.eye(3))
+    positional = {"plan": [np.eye(3)], "refine": [explainer(np.eye(3))], "explain_dataset": [np.eye(3), tmp_path]}
+    expected = rf"Explainer.{method}\(\) got an unexpected keyword argument 'history'.*takes budget, "
+    with pytest.raises(TypeError, match=expected):
+        getattr(explainer, method)(*positional[method], history=True)

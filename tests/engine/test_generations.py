@@ -89,6 +89,8 @@ def test_what_would_be_ignored_is_refused():
         explainer()(ROWS[:2], surrogate="offline")
     with pytest.raises(cs.InvalidArgumentError, match="needs control='auto'"):
         explainer(control="ridge")(ROWS[:2], surrogate="online")
+    with pytest.raises(cs.InvalidArgumentError, match="`surrogate='online'`: the explanation was made without"):
+        explainer().refine(explainer()(ROWS[:1], budget=100, rng=0), budget=100, surrogate="online")
     with pytest.raises(cs.InvalidArgumentError, match="`explanation` was made with surrogate='online'"):
         explainer().refine(learn(3, keep=True), budget=300)
 

@@ -74,6 +74,16 @@ def test_refinements_narrow(explainer: cs.Explainer, explanation: cs.Explanation
     assert (most - least).mean() < 0.7 * (high - low).mean()
 
 
+def test_refinements_are_refused_a_guarantee_of_another_kind(
+    explainer: cs.Explainer, explanation: cs.Explanation
+) -> None:
+    assert explainer.refine(explanation, budget=100, **FINITE).settings["guarantee"] == "finite"
+    with pytest.raises(cs.InvalidArgumentError, match=r"was made with output_range=\(0.*, 1.*\)"):
+        explainer.refine(explanation, budget=100, guarantee="finite", output_range=(0, 2))
+    with pytest.raises(cs.InvalidArgumentError, match="was made without a guarantee"):
+        explainer.refine(explainer(ROWS[:1], budget=200, rng=0, keep=True), budget=100, **FINITE)
+
+
 def test_stop_rests_on_bounds() -> None:
     model = lambda rows: 0.9 * (rows[:, 0] > 0) + 0.1 * labels(rows)  # noqa: E731
     x = np.where(np.arange(7) == 0, 3.0, ROWS)

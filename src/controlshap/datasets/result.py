@@ -92,7 +92,7 @@ def load_dataset(path: str | Path, *, allow_partial: bool = False) -> Explanatio
     if len(done) < n_parts and not (allow_partial and done):
         missing = [str(part) for part in range(n_parts) if part not in set(done)]
         listed = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-        way_out = ", or load_dataset(path, allow_partial=True) for the others" if done else ""
+        way_out = ", or controlshap.datasets.load_dataset(path, allow_partial=True) for the others" if done else ""
         raise InvalidArgumentError(
             f"`path`: {len(missing)} of {n_parts} parts are missing in {str(folder)!r} ({listed})"
             f"{_describe_failures(folder)}. Run the same `explain_dataset` again to finish them{way_out}."

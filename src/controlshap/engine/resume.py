@@ -63,11 +63,7 @@ def continue_from(
             "`explanation` was made with surrogate='online', whose functions it does not hold. Explain its rows again "
             "with a larger budget, or use `explainer.fit_surrogate`, which `refine` goes on with."
         )
-    if stopping.interactions and not has_interactions(explanation):
-        raise InvalidArgumentError(
-            "`interactions=2`: the explanation was made without. Rows that are exact are not gone through again, so "
-            "explain with interactions=2 from the first; refinements then keep them."
-        )
+    _refuse_other_units(explanation, stopping)
     early = any(earlier[name] is not None for name in ("tolerance", "absolute_tolerance", "time_limit"))
     early = early or bool(earlier["stop"])
     continuations = []
@@ -87,6 +83,27 @@ def continue_from(
         )
         continuations.append((row, limits, Recording(outputs, stages, records=True)))
     return continuations
+
+
+def _refuse_other_units(explanation: Explanation, stopping: Stopping) -> None:
+    """Refuse what units have from the first or not at all."""
+    if stopping.interactions and not has_interactions(explanation):
+        raise InvalidArgumentError(
+            "`interactions=2`: the explanation was made without. Rows that are exact are not gone through again, so "
+            "explain with interactions=2 from the first; refinements then keep them."
+        )
+    if stopping.online:
+        raise InvalidArgumentError(
+            "`surrogate='online'`: the explanation was made without, and `refine` goes on with every row as it was "
+            "explained. Leave it out, or explain again with it."
+        )
+    told = explanation.settings.get("output_range")
+    if stopping.output_range is not None and (told is None or stopping.output_range != tuple(told)):
+        made = "without a guarantee" if told is None else f"with output_range={tuple(told)}"
+        raise InvalidArgumentError(
+            f"`guarantee='finite'` with output_range={stopping.output_range}: the explanation was made {made}, and "
+            "`refine` goes on with units of the same kind. Leave both out, or explain again with them."
+        )
 
 
 def has_interactions(explanation: Explanation) -> bool:
