@@ -248,3 +248,13 @@ def test_a_torch_module_and_boosters_take_frames(frame):
     booster = xgboost.train({"nthread": 1}, xgboost.DMatrix(TRAIN, label=SCORE, feature_names=NAMES), 3)
     ours = cs.explain(booster, frame(X), frame(BACKGROUND), budget=100, rng=0)
     np.testing.assert_array_equal(ours.values, cs.explain(booster, X, BACKGROUND, budget=100, rng=0).values)
+
+
+@pytest.mark.filterwarnings("error::controlshap.ControlShapWarning")
+def test_lightgbm_knows_columns_whose_names_have_spaces():
+    train = pd.DataFrame(TRAIN, columns=["mean age", "worst debt", "rate"])
+    fitted = lightgbm.LGBMClassifier(**LGBM).fit(train, TWO)
+    assert "mean_age" in fitted.feature_names_in_
+    cs.Explainer(fitted, train[:8])
+    with pytest.raises(cs.ControlShapWarning, match=r"not fitted on: \['the target'\]"):
+        cs.Explainer(fitted, train[:8].assign(**{"the target": 1.0}))

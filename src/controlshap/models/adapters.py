@@ -66,7 +66,9 @@ def name_of(model: Any) -> str:
 def warn_of_columns(model: Any, column_names: tuple[str, ...]) -> None:
     """Warn of columns of the background that a model fitted on named columns has never seen: often the target."""
     fitted = getattr(getattr(model, "__self__", model), "feature_names_in_", None)
-    extra = [] if fitted is None else [name for name in column_names if name not in set(map(str, fitted))]
+    known = set() if fitted is None else set(map(str, fitted))
+    # lightgbm writes the spaces of names as underscores
+    extra = [name for name in column_names if known and name not in known and name.replace(" ", "_") not in known]
     if extra:
         warnings.warn(
             f"`background` has columns that the model was not fitted on: {extra[:8]}. Is one of them the target? Pass "
