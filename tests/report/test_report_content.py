@@ -160,3 +160,46 @@ def test_words_for_errors_of_zero(sampled):
     half = sampled.standard_errors.copy()
     half[:n_half] = 0.0
     assert f"in {n_half} of {len(sampled)} rows" in sentences.about_control(replace(sampled, standard_errors=half))[0]
+
+
+def linear(rows):
+    return rows @ np.arange(1.0, 1.0 + rows.shape[1])
+
+
+def test_exact_values_say_what_exact_means():
+    found = explain(5, 4, function=linear, control="auto", budget=100_000)
+    assert found.ranking().exact
+    (text,) = sentences.about_trust(found)
+    assert text.startswith("Exact means: no sampling error, for this model and these 12 background rows. Another")
+    largest = format_number(float(found.background_standard_errors.max()), 2)
+    assert f"would change the values: standard error at most {largest} (`background_standard_errors`)" in text
+    assert text.endswith("The model's own fit is not covered.")
+    (unknown,) = sentences.about_trust(replace(found, background_standard_errors=None))
+    assert "; by how much is not known here. The model" in unknown
+    assert sentences.about_order(found.ranking()) == "The order is exact for this background."
+    tied = replace(found, values=np.ones_like(found.values))
+    assert sentences.about_order(tied.ranking()).endswith("Equal magnitudes have no order.")
+
+
+def test_sampled_values_are_not_called_exact(sampled):
+    assert not sampled.ranking().exact
+    assert not any("Exact means" in text for text in sentences.about_trust(sampled))
+    silent = replace(sampled, standard_errors=np.zeros_like(sampled.standard_errors))
+    assert sentences.about_trust(silent)[0].startswith("An error covers")
+
+
+def test_the_page_certifies_nothing_beside_exact_values(visit):
+    found = explain(5, 4, function=linear, control="auto", budget=100_000)
+    page = visit(found, "#row=2")
+    assert "certified" not in page.text_content("#summary")
+    assert "The order is exact for this background." in page.text_content("#ranking")
+    assert page.locator("#ranking .chart").count() == 0
+    assert page.text_content("#row-ranking-text") == "The order by magnitude is exact for this background."
+    assert "these 12 background rows" in page.text_content("#control")
+
+
+def test_a_report_is_an_html_file(sampled, tmp_path):
+    with pytest.raises(cs.InvalidArgumentError, match=r"must end in \.html or \.htm; got 'z\.pdf'"):
+        sampled.report(tmp_path / "z.pdf")
+    assert not list(tmp_path.iterdir())
+    assert sampled.report(tmp_path / "z.HTM").exists()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from conftest import make_data
 from scipy.stats import binomtest
+from sklearn.linear_model import LinearRegression
 
 import controlshap as cs
 from controlshap.results.ranking import Ranking
@@ -293,3 +294,14 @@ def test_a_ranking_survives_saving(tmp_path):
     before, after = explanation.ranking(), loaded.ranking()
     np.testing.assert_array_equal(before.order, after.order)
     np.testing.assert_array_equal(before.separated, after.separated)
+
+
+def test_a_ranking_tells_how_its_row_became_exact():
+    model = LinearRegression().fit(DATA.background, DATA.background.sum(axis=1))
+    known = cs.Explainer(model, DATA.background)(X).ranking()
+    assert set(known.rests_on) == {"by the known form of the model"}
+    enumerated = cs.Explainer(DATA.model, DATA.background)(X, budget=10**6)
+    assert set(enumerated.ranking().rests_on) == {"by enumeration"}
+    assert known.exact
+    assert enumerated.ranking().exact
+    assert not walks()(X, budget=400, rng=0).ranking().exact

@@ -42,6 +42,11 @@ def write_report(explanation: Explanation, path: str | Path, *, title: str | Non
     path = as_path(path, "path")
     if path.is_dir():
         raise InvalidArgumentError(f"`path` must be a file; {str(path)!r} is a folder. Give it a name: report.html.")
+    if path.suffix.lower() not in ("", ".html", ".htm"):
+        raise InvalidArgumentError(
+            f"`path` must end in .html or .htm; got {path.name!r}. A report is one HTML file; for a PDF, "
+            "print it from a browser."
+        )
     if title is not None and not isinstance(title, str):
         raise InvalidArgumentError(f"`title` must be a text; got {title!r}.")
     if len(explanation) == 0:

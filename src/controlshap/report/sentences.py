@@ -96,11 +96,19 @@ def subtitle(explanation: Explanation) -> str:
     return " · ".join(parts)
 
 
+_NOT_COVERED = (
+    "An error covers the sampling of coalitions and background rows in this run. It does not cover the choice of "
+    "the background, the model's own fit, or an event rarer than about one unit in the run."
+)
+
+
 def about_trust(explanation: Explanation) -> list[str]:
     """The grounds of the errors of this result, and what they do not cover."""
     errors = explanation.standard_errors
+    if describe_zero_errors(explanation) == "exact":
+        return [_about_exact(explanation)]
     if not errors.any():
-        return []
+        return [_NOT_COVERED]
     sampled = errors > 0
     weak = int((sampled & ~explanation.reliable).sum())
     n = int(sampled.sum())
@@ -109,8 +117,7 @@ def about_trust(explanation: Explanation) -> list[str]:
         "itself is uncertain; raise `budget` before relying on them."
         if weak
         else f"All {n:,} sampled values have enough units behind their errors.",
-        "An error covers the sampling of coalitions and background rows in this run. It does not cover the choice of "
-        "the background, the model's own fit, or an event rarer than about one unit in the run.",
+        _NOT_COVERED,
     ]
     background = explanation.background_standard_errors
     if background is not None and background.any():
@@ -120,6 +127,18 @@ def about_trust(explanation: Explanation) -> list[str]:
             f"{largest} (`confidence_interval(background=True)` adds it)."
         )
     return lines
+
+
+def _about_exact(explanation: Explanation) -> str:
+    rows, errors = explanation.settings.get("n_background"), explanation.background_standard_errors
+    background = f"these {count_noun(rows, 'background row')}" if rows and rows > 1 else "this background"
+    text = f"Exact means: no sampling error, for this model and {background}. Another background of the same size "
+    text += "would change the values"
+    if errors is None or not np.isfinite(errors).all():
+        text += "; by how much is not known here"
+    else:
+        text += f": standard error at most {format_number(float(errors.max()), 2)} (`background_standard_errors`)"
+    return f"{text}. The model's own fit is not covered."
 
 
 def about_check(explanation: Explanation) -> str:
@@ -178,6 +197,9 @@ def about_order(ranking: Ranking) -> str:
     (n, p), ordered = ranking.order.shape, ranking.n_ordered
     if p == 1:
         return "With one player there is no order to certify."
+    if ranking.exact:
+        ties = "" if (ordered == p).all() else " Equal magnitudes have no order."
+        return f"The order is exact for this background.{ties}"
     level = f"with a probability of {format_number(100 * ranking.level)} %"
     whole, first = int((ordered == p).sum()), int(ranking.separated[:, 0].sum())
     if n == 1:

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
 
 
-#: What certificates rest on.
-ENUMERATED, RANGE, SAMPLED = "by enumeration", "by range", "if no unseen jump is larger than those seen"
+#: What certificates rest on: of exact values, and of sampled ones.
+ENUMERATED, KNOWN_FORM = "by enumeration", "by the known form of the model"
+RANGE, SAMPLED = "by range", "if no unseen jump is larger than those seen"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,7 @@ class Ranking:
     feature_names : tuple of str
         Names of the players.
     rests_on : tuple of str
-        What certificates of each row rest on: "by enumeration" (or the form of the model), "by range" (with
+        What certificates of each row rest on: "by enumeration", "by the known form of the model", "by range" (with
         `guarantee="finite"`), or "if no unseen jump is larger than those seen".
     """
 
@@ -58,6 +59,11 @@ class Ranking:
     level: float
     feature_names: tuple[str, ...]
     rests_on: tuple[str, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        """Whether the values of all rows are exact, and their order with them."""
+        return bool(self.rests_on) and set(self.rests_on) <= {ENUMERATED, KNOWN_FORM}
 
     @property
     def n_ordered(self) -> IntArray:
@@ -154,8 +160,16 @@ def rank(explanation: Explanation, level: float) -> Ranking:
     if not several:
         order, cuts, swaps = order[..., 0], cuts[..., 0], swaps[..., 0]
     sampled = SAMPLED if bounds is None else RANGE
-    rests_on = tuple(ENUMERATED if status == "exact" else sampled for status in explanation.status)
+    rests_on = tuple(
+        _exact_by(method) if status == "exact" else sampled
+        for status, method in zip(explanation.status, explanation.method, strict=True)
+    )
     return Ranking(order, cuts, swaps, level, explanation.feature_names, rests_on)
+
+
+def _exact_by(method: str) -> str:
+    """How a row became exact; `KnownFunction.name` ends in "form", and no estimator's does."""
+    return KNOWN_FORM if method.endswith(" form") else ENUMERATED
 
 
 def _bounds(explanation: Explanation, level: float) -> FloatArray | None:

@@ -20,7 +20,11 @@ function drawRanking(output, row) {
   const groups = groupsOf(output, row);
   const text = document.getElementById('row-ranking-text');
   const level = number(100 * common.level) + ' %';
-  if (groups.length === 1) {
+  if (decoded(common.status, row) === 'exact') {
+    text.textContent =
+      'The order by magnitude is exact for this background' +
+      (groups.length < players.length ? '; players of equal magnitude stand together.' : '.');
+  } else if (groups.length === 1) {
     text.textContent = 'Nothing about the order is certified at ' + level + ': the players are too close, or tied.';
   } else if (groups.length === players.length) {
     text.textContent = 'The whole order by magnitude is certified at ' + level + '.';
