@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, Unpack
 
 from controlshap._checks import at_least, refuse_missing
 from controlshap._errors import ControlShapWarning, InvalidArgumentError
-from controlshap._files import as_path
+from controlshap._files import as_folder, as_path
 from controlshap._parallel import check_jobs
 from controlshap._progress import ProgressLike, check_progress
 from controlshap._random import Purpose, RngLike, resolve_entropy, stream
@@ -405,7 +405,7 @@ class Explainer:
         """Write background, settings and what was computed once (D matrices) to a folder; never the model."""
         from controlshap.storage.explainers import save_assembly
 
-        return save_assembly(self._assembly, as_path(path, "path"), describe_own=False)
+        return save_assembly(self._assembly, as_folder(path, "path"), describe_own=False)
 
     @classmethod
     def load(cls, path: str | Path, model: Any) -> Explainer:

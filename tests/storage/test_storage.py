@@ -354,3 +354,17 @@ def test_a_numpy_tolerance_can_be_saved(tmp_path):
     explanation = cs.explain(one_output, X, BACKGROUND, tolerance=np.float32(0.2), budget=4000, rng=0)
     explanation.save(tmp_path)
     assert cs.load(tmp_path).settings["tolerance"] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("name", ["x.csv.gz", "x.json", "x.HTML", "x.pdf", "x.xlsx", "x.pkl", "x.npz", "x.txt"])
+def test_names_of_files_of_other_kinds_are_no_folders(explanation, tmp_path, name):
+    with pytest.raises(cs.InvalidArgumentError, match=r"Leave the ending out, or end in \.csv, \.parquet"):
+        explanation.save(tmp_path / name)
+    with pytest.raises(cs.InvalidArgumentError, match=r"names a folder .* Leave the ending out\."):
+        cs.Explainer(one_output, BACKGROUND).save(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_may_have_dots_in_their_names(explanation, tmp_path):
+    for name in ("v1.2", "run.final", ".hidden"):
+        assert (cs.load(explanation.save(tmp_path / name)).values == explanation.values).all()

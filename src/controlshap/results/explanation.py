@@ -11,7 +11,7 @@ import numpy as np
 
 from controlshap._checks import check_level, is_whole
 from controlshap._errors import InvalidArgumentError
-from controlshap._files import as_path
+from controlshap._files import as_folder, as_path
 from controlshap._optional import require
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.data.players import is_one_hot
@@ -427,8 +427,10 @@ class Explanation:
         from controlshap.storage.explanations import save_explanation
 
         path = as_path(path, "path")
-        is_table = path.suffix.lower() in (".csv", ".parquet", ".arrow", ".feather")
-        return write_table(self, path) if is_table else save_explanation(self, path)
+        if path.suffix.lower() in (".csv", ".parquet", ".arrow", ".feather"):
+            return write_table(self, path)
+        way_out = ", or end in .csv, .parquet, .arrow or .feather for a table; pages are written by `report(path)`"
+        return save_explanation(self, as_folder(path, "path", way_out))
 
     def export(self, folder: str | Path) -> Path:
         """Write a folder for an experiment tracker (`mlflow.log_artifacts(folder)`).
