@@ -348,3 +348,15 @@ def test_a_real_frame_with_categories_truth_values_and_missing_data():
     assert any("job = " in label for label in labels_of(explanation.plot.waterfall(0)))
     for name in ("bar", "waterfall", "beeswarm", "ranking", "variance_reduction"):
         assert_readable(call(explanation, name).figure)
+
+
+def test_the_names_of_shap_get_the_way_out():
+    explanation = make(p=3)
+    with pytest.raises(TypeError, match=r"plot.bar\(\) has no argument 'max_display'. Use max_players=5\."):
+        explanation.plot.bar(max_display=5)
+    with pytest.raises(TypeError, match=r"Use max_pairs=5\."):
+        explanation.plot.interactions(max_display=5)
+    with pytest.raises(TypeError, match="shows one player"):
+        explanation.plot.dependence(0, max_display=5)
+    with pytest.raises(AttributeError, match=r"no 'force'; it has bar, .*`explanation.to_shap\(\)`"):
+        explanation.plot.force  # noqa: B018 (to look it up is the test)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +14,28 @@ if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
 
 
+def _name_arguments(cls: type[Plots]) -> type[Plots]:
+    """Let the plots refuse the names that shap gives to arguments with the name to write here."""
+    for name, method in list(vars(cls).items()):
+        if not name.startswith("_") and inspect.isfunction(method):
+            setattr(cls, name, _refusing(method))
+    return cls
+
+
+def _refusing(method: Callable[..., Any]) -> Callable[..., Any]:
+    limit = next((name for name in inspect.signature(method).parameters if name.startswith("max_")), None)
+
+    @functools.wraps(method)
+    def draw(*args: Any, **arguments: Any) -> Any:
+        if "max_display" in arguments:
+            way_out = f"Use {limit}={arguments['max_display']!r}." if limit else "It shows one player."
+            raise TypeError(f"plot.{method.__name__}() has no argument 'max_display'. {way_out}")
+        return method(*args, **arguments)
+
+    return draw
+
+
+@_name_arguments
 @dataclass(frozen=True, eq=False)
 class Plots:
     """Plots of an explanation, drawn with matplotlib.
@@ -32,8 +57,15 @@ class Plots:
     explanation: Explanation
 
     def __repr__(self) -> str:
-        names = [name for name in vars(type(self)) if not name.startswith("_") and callable(getattr(self, name))]
-        return f"<Plots of an explanation: {', '.join(names)}>"
+        return f"<Plots of an explanation: {_names_of_plots()}>"
+
+    if not TYPE_CHECKING:  # type checkers know the plots
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"`explanation.plot` has no {name!r}; it has {_names_of_plots()}. For shap's plots there is "
+                "`explanation.to_shap()`."
+            )
 
     def bar(
         self,
@@ -301,3 +333,7 @@ class Plots:
         from controlshap.plots.variance_reduction import draw_variance_reduction
 
         return follow_style(draw_variance_reduction(self.explanation, output=output, max_players=max_players, ax=ax))
+
+
+def _names_of_plots() -> str:
+    return ", ".join(name for name, method in vars(Plots).items() if name[0] != "_" and inspect.isfunction(method))
