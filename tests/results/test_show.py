@@ -1,6 +1,7 @@
 """Results show themselves: texts at a prompt, tables and pictures in notebooks, names of what is explained."""
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -103,6 +104,38 @@ def test_names_are_text_in_a_notebook():
     found = explained(lambda inputs: inputs.to_numpy()[:, 0] * inputs.to_numpy()[:, 1], rows)
     assert "<script" not in found._repr_html_()
     assert "<script" not in found.ranking()._repr_html_()
+
+
+def test_rankings_tell_all_outputs_by_name():
+    background = np.random.default_rng(0).normal(size=(20, 4))
+    found = cs.Explainer(lambda rows: rows[:, :3] ** 2 * rows[:, 1:], background)(background[:4], budget=400, rng=0)
+    found = replace(found, output_names=("setosa", "versicolor", "virginica"))
+    ranking = found.ranking()
+    first, *rows, last = repr(ranking).splitlines()
+    assert first.endswith("of rows and outputs)")
+    assert last == "  and 1 row more"
+    names = [(row, name) for row in range(3) for name in found.output_names]
+    assert rows == [f"  row {row}, {name}: {ranking.describe(row, name)}" for row, name in names]
+    assert "<td>3, virginica</td>" in ranking._repr_html_()
+    assert ranking.describe(1, "versicolor") == ranking.describe(1, 1) != ranking.describe(1, 0)
+    assert ranking.top(4, output="virginica") == ranking.names(output=2)
+    with pytest.raises(cs.InvalidArgumentError, match=r"one of \['setosa', 'versicolor', 'virginica'\].*got 'rose'"):
+        ranking.describe(0, output="rose")
+
+
+def test_rankings_of_many_outputs_stay_short():
+    background = np.random.default_rng(0).normal(size=(20, 3))
+    found = cs.Explainer(lambda rows: rows[:, [0] * 13], background)(background[:1], budget=400, rng=0)
+    lines = repr(found.ranking()).splitlines()
+    assert (len(lines), lines[-1]) == (12, "  row 0: 3 outputs more")
+
+
+def test_rankings_of_pairs_take_outputs_by_name():
+    background = np.random.default_rng(0).normal(size=(20, 4))
+    explainer = cs.Explainer(lambda rows: rows[:, :2] * rows[:, 1:3], background)
+    found = explainer(background[:1], budget=400, rng=0, interactions=2)
+    pairs = replace(found, output_names=("first", "second")).interactions.ranking()
+    assert pairs.top(1, output="second") == pairs.top(1, output=1) != pairs.top(1, output="first")
 
 
 def test_no_rows_are_no_mistake():

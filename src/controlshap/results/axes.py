@@ -89,21 +89,28 @@ def row_index(rows: Any, n: int) -> IntArray:
     return numbers[np.atleast_1d(wanted.astype(np.int64))]
 
 
-def take_one(array: AnyArray, row: Any, output: Any) -> AnyArray:
-    """One row and output of an array `(rows, ...)` or `(rows, ..., outputs)`, after checking both numbers."""
+def take_one(array: AnyArray, row: Any, output: Any, names: Sequence[str] | None) -> AnyArray:
+    """One row and output of an array `(rows, ...)` or `(rows, ..., outputs)`, after checking both."""
     row = check_row(row, len(array))
-    if array.ndim == 2:
-        if output is not None:
-            raise InvalidArgumentError(f"`output` must be left out: there is one output; got {output!r}.")
-        of_row: AnyArray = array[row]
-        return of_row
-    n = array.shape[2]
-    if output is None:
-        raise InvalidArgumentError(f"`output` must be given: there are {n} outputs.")
-    if not is_whole(output) or not 0 <= output < n:
-        raise InvalidArgumentError(f"`output` must be the number of an output, 0 to {n - 1}; got {output!r}.")
-    chosen: AnyArray = array[row, :, int(output)]
+    number = output_number(output, array.shape[2] if array.ndim == 3 else None, names)
+    chosen: AnyArray = array[row] if number is None else array[row, :, number]
     return chosen
+
+
+def output_number(output: Any, n: int | None, names: Sequence[str] | None) -> int | None:
+    """An output's number from its number or name; None for a model with one output, which has no axis (`n` None)."""
+    names = tuple(names or ())
+    if n is None:
+        if output is not None and output not in names:
+            raise InvalidArgumentError(f"`output` must be left out: the model has one output; got {output!r}.")
+        return None
+    if isinstance(output, str) and output in names:
+        return names.index(output)
+    if not is_whole(output) or not 0 <= output < n:
+        known = f"a number from 0 to {n - 1}" + (f" or one of {list(names[:8])}" if names else "")
+        got = "nothing" if output is None else repr(output)
+        raise InvalidArgumentError(f"`output` must be {known}: the model has {n} outputs; got {got}.")
+    return int(output)
 
 
 def check_row(row: Any, n: int) -> int:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from controlshap._checks import check_level, is_whole
+from controlshap._checks import check_level
 from controlshap._errors import InvalidArgumentError
 from controlshap._files import as_folder, as_path
 from controlshap._optional import require
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.data.players import is_one_hot
-from controlshap.results.axes import axes, join_rows, row_index, take_output, take_rows
+from controlshap.results.axes import axes, join_rows, output_number, row_index, take_output, take_rows
 from controlshap.results.check import Check, check_errors
 from controlshap.results.interactions import Interactions
 from controlshap.results.intervals import guaranteed_interval, half_widths
@@ -445,19 +445,8 @@ class Explanation:
 
 def check_output(explanation: Explanation, output: Any) -> int | None:
     """An output's number from its number or name; None for a model with one output."""
-    if explanation.values.ndim == 2:
-        if output is not None and output not in (explanation.output_names or ()):
-            raise InvalidArgumentError(f"`output` must be left out: the model has one output; got {output!r}.")
-        return None
-    n = explanation.values.shape[2]
-    names = explanation.output_names or ()
-    if isinstance(output, str) and output in names:
-        return names.index(output)
-    if not is_whole(output) or not 0 <= output < n:
-        known = f"a number from 0 to {n - 1}" + (f" or one of {list(names[:8])}" if names else "")
-        got = "nothing" if output is None else repr(output)
-        raise InvalidArgumentError(f"`output` must be {known}: the model has {n} outputs; got {got}.")
-    return int(output)
+    n = explanation.values.shape[2] if explanation.values.ndim == 3 else None
+    return output_number(output, n, explanation.output_names)
 
 
 def _check_parts(parts: list[Explanation]) -> None:

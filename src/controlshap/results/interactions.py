@@ -98,7 +98,7 @@ class Interactions:
         cuts, signs = least_above > most_below + floor, low > floor
         if not several:
             order, cuts, signs = order[..., 0], cuts[..., 0], signs[..., 0]
-        return PairRanking(order, cuts, signs, level, self._names)
+        return PairRanking(order, cuts, signs, level, self._names, self.explanation.output_names)
 
     def top(self, k: int = 10, row: int = 0, output: int | str | None = None, *, level: float = 0.95) -> Any:
         """A pandas frame of the k largest pairs of a row.
@@ -214,6 +214,8 @@ class PairRanking:
     level : float
     names : tuple of pairs of str
         Players of each pair.
+    output_names : tuple of str or None
+        Names that may stand in place of the numbers of outputs.
     """
 
     order: IntArray
@@ -221,13 +223,14 @@ class PairRanking:
     signs: BoolArray
     level: float
     names: tuple[tuple[str, str], ...]
+    output_names: tuple[str, ...] | None = None
 
-    def top(self, k: int, row: int = 0, output: int | None = None) -> tuple[tuple[str, str], ...] | None:
+    def top(self, k: int, row: int = 0, output: int | str | None = None) -> tuple[tuple[str, str], ...] | None:
         """The k largest pairs of a row, in the estimated order; None where the set is not certified."""
         n_pairs = len(self.names)
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= n_pairs:
             raise InvalidArgumentError(f"`k` must be a number of pairs, 1 to {n_pairs}; got {k!r}.")
-        order, separated = take_one(self.order, row, output), take_one(self.separated, row, output)
+        order, separated = (take_one(array, row, output, self.output_names) for array in (self.order, self.separated))
         return tuple(self.names[pair] for pair in order[:k]) if k == n_pairs or separated[k - 1] else None
 
     def __repr__(self) -> str:

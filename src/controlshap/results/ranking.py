@@ -51,6 +51,10 @@ class Ranking:
     rests_on : tuple of str
         What certificates of each row rest on: "by enumeration", "by the known form of the model", "by range" (with
         `guarantee="finite"`), or "if no unseen jump is larger than those seen".
+    output_names : tuple of str or None
+        Names that may stand in place of the numbers of outputs.
+    output_labels : tuple of str
+        Each output in words, as `Explanation.output_labels`.
     """
 
     order: IntArray
@@ -59,6 +63,8 @@ class Ranking:
     level: float
     feature_names: tuple[str, ...]
     rests_on: tuple[str, ...] = ()
+    output_names: tuple[str, ...] | None = None
+    output_labels: tuple[str, ...] = ()
 
     @property
     def exact(self) -> bool:
@@ -72,7 +78,7 @@ class Ranking:
         # when all neighbours are separated, the last player has its place, too
         return np.where(count == self.separated.shape[1], count + 1, count)
 
-    def top(self, k: int, row: int = 0, output: int | None = None) -> tuple[str, ...] | None:
+    def top(self, k: int, row: int = 0, output: int | str | None = None) -> tuple[str, ...] | None:
         """Names of the k largest players of a row, in the estimated order; None where the set is not certified."""
         p = len(self.feature_names)
         if not is_whole(k) or not 1 <= k <= p:
@@ -80,17 +86,18 @@ class Ranking:
         order, separated = self._of(row, output)
         return self._names(order[:k]) if k == p or separated[k - 1] else None
 
-    def names(self, row: int = 0, output: int | None = None) -> tuple[str, ...]:
+    def names(self, row: int = 0, output: int | str | None = None) -> tuple[str, ...]:
         """All players of a row in the estimated order."""
         return self._names(self._of(row, output)[0])
 
     def _names(self, players: IntArray) -> tuple[str, ...]:
         return tuple(self.feature_names[player] for player in players)
 
-    def _of(self, row: int, output: int | None) -> tuple[IntArray, BoolArray]:
-        return take_one(self.order, row, output), take_one(self.separated, row, output)
+    def _of(self, row: int, output: int | str | None) -> tuple[IntArray, BoolArray]:
+        names = self.output_names
+        return take_one(self.order, row, output, names), take_one(self.separated, row, output, names)
 
-    def describe(self, row: int = 0, output: int | None = None) -> str:
+    def describe(self, row: int = 0, output: int | str | None = None) -> str:
         """A row in words: `age > income > {debt, tenure}`; braces hold what is not certified, or tied."""
         order, separated = self._of(row, output)
         groups: list[list[str]] = [[]]
@@ -164,7 +171,8 @@ def rank(explanation: Explanation, level: float) -> Ranking:
         _exact_by(method) if status == "exact" else sampled
         for status, method in zip(explanation.status, explanation.method, strict=True)
     )
-    return Ranking(order, cuts, swaps, level, explanation.feature_names, rests_on)
+    names, labels = explanation.output_names, explanation.output_labels
+    return Ranking(order, cuts, swaps, level, explanation.feature_names, rests_on, names, labels)
 
 
 def _exact_by(method: str) -> str:

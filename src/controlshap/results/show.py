@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: Rows, players and outputs that a text has; rows and players that a table in a notebook has.
 TEXT_ROWS, TEXT_PLAYERS, TEXT_OUTPUTS = 3, 5, 3
+#: Outputs of a row whose order a text has.
+TEXT_ORDERS = 10
 #: Pairs of a row that a text has.
 TEXT_PAIRS = 3
 TABLE_ROWS, TABLE_PLAYERS = 10, 20
@@ -151,15 +153,18 @@ def show_ranking(ranking: Ranking) -> str:
     """A ranking as text: the first rows in words; braces hold what is not certified."""
     rows, p = ranking.order.shape[:2]
     whole = float((ranking.n_ordered == p).mean()) if rows else 0.0
+    counted = "rows" if ranking.order.ndim == 2 else "rows and outputs"
     lines = [
         f"Ranking of {count_noun(p, 'player')} in {count_noun(rows, 'row')}, certified at "
-        f"{format_level(ranking.level)} (whole order in {whole:.0%} of rows)"
+        f"{format_level(ranking.level)} (whole order in {whole:.0%} of {counted})"
     ]
-    output = None if ranking.order.ndim == 2 else 0
-    first = "" if output is None else ", output 0"
+    outputs = _outputs(ranking)
     for row in range(min(rows, TEXT_ROWS)):
-        text = ranking.describe(row, output)
-        lines.append(f"  row {row}{first}: {text if len(text) <= LINE else text[:LINE] + ' ...'}")
+        for output, label in outputs[:TEXT_ORDERS]:
+            text = ranking.describe(row, output)
+            lines.append(f"  row {row}{label}: {text if len(text) <= LINE else text[:LINE] + ' ...'}")
+        if len(outputs) > TEXT_ORDERS:
+            lines.append(f"  row {row}: {count_noun(len(outputs) - TEXT_ORDERS, 'output')} more")
     return "\n".join([*lines, *([f"  and {count_noun(rows - TEXT_ROWS, 'row')} more"] if rows > TEXT_ROWS else [])])
 
 
@@ -223,15 +228,19 @@ def summary_as_html(summary: Summary) -> str:
     return make_table(f"Mean absolute values over {count_noun(summary.n_rows, 'row')}", head, body, left)
 
 
+def _outputs(ranking: Ranking) -> list[tuple[int | None, str]]:
+    """The outputs of a ranking, each with what follows the number of a row: nothing if there is only one."""
+    if ranking.order.ndim == 2:
+        return [(None, "")]
+    n = ranking.order.shape[2]
+    labels = ranking.output_labels or tuple(f"output {number}" for number in range(n))
+    return [(number, f", {labels[number]}") for number in range(n)]
+
+
 def ranking_as_html(ranking: Ranking) -> str:
     """A ranking in a notebook."""
     rows = range(min(len(ranking.order), TABLE_ROWS))
-    outputs: Sequence[int | None] = [None] if ranking.order.ndim == 2 else range(ranking.order.shape[2])
-    body = [
-        [str(row) if output is None else f"{row}, output {output}", ranking.describe(row, output)]
-        for row in rows
-        for output in outputs
-    ]
+    body = [[f"{row}{label}", ranking.describe(row, output)] for row in rows for output, label in _outputs(ranking)]
     more = len(ranking.order) - len(rows)
     left = ["braces hold what is not certified, or tied", f"{count_noun(more, 'row')} more" if more else ""]
     return make_table(f"Order by magnitude, certified at {format_level(ranking.level)}", ["row", "order"], body, left)
