@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -102,3 +103,11 @@ def refuse_missing(rows: FloatArray, argument: str, names: tuple[str, ...]) -> N
             f"`{argument}` holds NaN in the columns {[names[c] for c in missing[:8]]}; correlated features are "
             "conditioned on each other and need finite values. Impute them, or use features='independent'."
         )
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence that refuses a name: a question about the nearest known one, or a full stop."""
+    import difflib
+
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else "."

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never, Unpack
 
 from controlshap._checks import at_least, refuse_missing
-from controlshap._errors import ControlShapWarning, InvalidArgumentError
+from controlshap._errors import InvalidArgumentError
 from controlshap._files import as_folder, as_path
+from controlshap._other_names import ATTRIBUTES, read_budget, refuse_arguments
 from controlshap._parallel import check_jobs
 from controlshap._progress import ProgressLike, check_progress
 from controlshap._random import Purpose, RngLike, resolve_entropy, stream
@@ -77,6 +77,8 @@ class Explainer:
         Groups whose players stay together, `{"person": ["age", "sex"], "money": ["income", "wealth"]}`, and groups of
         groups: every player keeps a value (Owen's, Winter's), and those of a group sum to what the group has as one
         player (`explanation.by_group()`).
+    **other
+        Nothing; names of shap are errors that say ours.
 
     Examples
     --------
@@ -106,7 +108,9 @@ class Explainer:
         output: Literal["auto", "margin", "probability"] = "auto",
         order: Order = None,
         hierarchy: Hierarchy = None,
+        **other: Never,
     ) -> None:
+        refuse_arguments("Explainer", other, _DEFAULTS)
         settings = {
             "features": features, "estimator": estimator, "control": control, "variance": variance,
             "coefficient": coefficient, "memory_limit": memory_limit, "max_background": max_background,
@@ -139,6 +143,13 @@ class Explainer:
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"
+
+    if not TYPE_CHECKING:  # a type checker would take any name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in ATTRIBUTES:
+                return object.__getattribute__(self, name)  # the usual error, or that of a property
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}. {ATTRIBUTES[name]}.")
 
     @property
     def assembly(self) -> Assembly:
@@ -285,7 +296,7 @@ class Explainer:
         """
         check_progress(progress)
         if other:
-            budget = _budget_of_shap(other, budget, self._assembly.n_background)
+            budget = read_budget(other, budget, self._assembly.n_background, _CALL)
         entropy = resolve_entropy(rng)
         if keep not in (True, False, None):
             raise InvalidArgumentError(f"`keep` must be True, False or None; got {keep!r}.")
@@ -417,38 +428,15 @@ class Explainer:
         return explainer
 
 
-#: What shap and others call arguments of a call, and what to write here.
-_OTHER_NAMES = {
-    "nsamples": "budget=nsamples * len(background) + 1, model evaluations for each row",
-    "seed": "rng=",
-    "random_state": "rng=",
-    "silent": "progress=False",
-    "l1_reg": "nothing: no feature is left out",
-    "check_additivity": "nothing: the values always add up",
-    "batch_size": "`memory_limit=` of `Explainer`",
-}
+def _defaults(function: Any) -> dict[str, Any]:
+    """Arguments of a function by name, each with its default."""
+    parameters = inspect.signature(function).parameters.values()
+    return {parameter.name: parameter.default for parameter in parameters if parameter.kind != parameter.VAR_KEYWORD}
 
 
-def _budget_of_shap(other: dict[str, Any], budget: int | None, n_background: int) -> int:
-    """The budget that shap's `max_evals` stands for; raises for all other names."""
-    unknown = sorted(set(other) - {"max_evals"})
-    if unknown:
-        way_out = f" Use {_OTHER_NAMES[unknown[0]]}." if unknown[0] in _OTHER_NAMES else ""
-        raise TypeError(f"Explainer.__call__() got an unexpected keyword argument {unknown[0]!r}.{way_out}")
-    if budget is not None:
-        raise InvalidArgumentError(f"`max_evals` and `budget={budget!r}` both limit the evaluations. Give `budget`.")
-    found = at_least("max_evals", other["max_evals"], 1, "coalitions") * n_background + 1
-    warnings.warn(
-        f"`max_evals` counts coalitions, each evaluated on the {n_background:,} background rows; taken as "
-        f"budget={found}. Write `budget=` in new code: it counts model evaluations for each row.",
-        ControlShapWarning,
-        stacklevel=3,
-    )
-    return found
-
-
-_DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(Explainer).parameters.items()}
-_SETTINGS = frozenset(_DEFAULTS) - {"model", "background"}
+_DEFAULTS, _CALL = _defaults(Explainer), frozenset(_defaults(Explainer.__call__)) - {"self"}
+#: Arguments of `Explainer` beside the model and its data.
+SETTINGS = frozenset(_DEFAULTS) - {"model", "background"}
 
 
 def explain(model: Any, X: Any, background: Any, **settings: Any) -> Explanation:
@@ -461,5 +449,5 @@ def explain(model: Any, X: Any, background: Any, **settings: Any) -> Explanation
     **settings
         Arguments of `Explainer` and of its call; an unknown one is an error.
     """
-    call = {name: settings.pop(name) for name in list(settings) if name not in _SETTINGS}
+    call = {name: settings.pop(name) for name in list(settings) if name not in SETTINGS}
     return Explainer(model, background, **settings)(X, **call)

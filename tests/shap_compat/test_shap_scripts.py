@@ -4,6 +4,7 @@ import copy
 import pickle
 import warnings
 from functools import partial
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -239,6 +240,54 @@ def test_seeds_have_three_names_and_one_meaning():
 def test_arguments_that_nobody_knows_are_told():
     with pytest.raises(cs.InvalidArgumentError, match=r"`shap_values` has no arguments \['approximate'\]"):
         kernel().shap_values(ROWS, approximate=True)
+    with pytest.raises(cs.InvalidArgumentError, match=r"\['n_samples'\]; did you mean 'nsamples'\?"):
+        kernel().shap_values(ROWS, n_samples=60)
+    with pytest.raises(cs.InvalidArgumentError, match=r"no settings \['contrl'\]; did you mean 'control'\?"):
+        cs.KernelExplainer(probability, X.values[:9], contrl="none")
+
+
+def test_a_link_in_the_place_of_feature_names_is_recognised():
+    for data in (X, X.values):
+        with pytest.raises(cs.InvalidArgumentError, match=r"got the text 'logit'; did you mean link='logit'\?"):
+            cs.KernelExplainer(probability, data, "logit")
+    with pytest.raises(cs.InvalidArgumentError, match=r"got the function .* Pass a link as link="):
+        cs.KernelExplainer(probability, X, np.log)
+
+
+def test_explainer_points_to_the_names_here_for_those_of_constructors_and_attributes():
+    background = X.values[:20]
+    ways_out = {
+        "link": r"output='margin' .* KernelExplainer\(link='logit'\)",
+        "feature_names": "a frame",
+        "masker": "`background`",
+        "algorithm": "`estimator`",
+        "nsamples": r"budget=nsamples \* len\(background\) \+ 1",
+    }
+    for name, ours in ways_out.items():
+        with pytest.raises(TypeError, match=rf"Explainer\(\) got an unexpected keyword argument '{name}'. Use {ours}"):
+            cs.Explainer(probability, background, **{name: "logit"})
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'estimater'; did you mean 'estimator'\?"):
+        cs.Explainer(probability, background, estimater="kernel")
+    explainer = cs.Explainer(probability, background)
+    with pytest.raises(TypeError, match=r"'link'. Use output='margin'"):
+        explainer(background[:1], link="logit")
+    for nsamples, budget in ((50, "1001,"), ("auto", r"nsamples \* 20 \+ 1,")):
+        with pytest.raises(TypeError, match=f"'nsamples'. Use budget={budget}"):
+            explainer(background[:1], nsamples=nsamples)
+    with pytest.raises(AttributeError, match=r"no attribute 'shap_values'. Use `explainer\(X\).values`"):
+        explainer.shap_values(background[:1])
+    with pytest.raises(AttributeError, match=r"no attribute 'expected_value'. Use `explanation.base_values`"):
+        _ = explainer.expected_value
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing_like_it'$"):
+        _ = explainer.nothing_like_it
+
+
+def test_a_summary_with_weights_is_no_background_of_explainer():
+    summary = SimpleNamespace(data=X.values[:3], weights=np.ones(3) / 3)
+    with pytest.raises(cs.InvalidArgumentError, match=r"`background` is a summary with weights.*use KernelExplainer"):
+        cs.Explainer(probability, summary)
+    named = X.iloc[:9, :2].set_axis(["data", "weights"], axis=1)  # a frame with such columns is rows
+    assert cs.Explainer(lambda rows: rows.to_numpy()[:, 0], named).column_names == ("data", "weights")
 
 
 def test_explainer_takes_max_evals_and_points_to_the_names_here():

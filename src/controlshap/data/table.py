@@ -79,6 +79,11 @@ def read_table(data: Any, argument: str, *, one_row: bool = False) -> Table:
             if array.dtype.kind == "f":
                 _refuse_infinite(array[:, None], argument, name)
         return Table(frame.names, None, frame.arrays, frame.maker)
+    if not hasattr(data, "__array__") and hasattr(data, "weights") and hasattr(data, "data"):
+        raise InvalidArgumentError(
+            f"`{argument}` is a summary with weights (shap.kmeans); Explainer takes rows: pass a sample of them, or "
+            "use KernelExplainer, which respects the weights."
+        )
     array = read_array(data, argument)
     if array.dtype.kind == "O":
         return _read_objects(_two_dimensional(array, argument, one_row=one_row), argument)

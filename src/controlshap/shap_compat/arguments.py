@@ -65,6 +65,10 @@ class WeightedBackground:
 
 def read_background(data: Any, feature_names: Sequence[str] | None) -> WeightedBackground:
     """Read rows, weights and names of the argument `data`."""
+    if isinstance(feature_names, str) or callable(feature_names):  # once, `link` came third
+        got = f"the text {feature_names!r}" if isinstance(feature_names, str) else f"the function {feature_names!r}"
+        link = f"; did you mean link={feature_names!r}?" if feature_names in ("identity", "logit") else "."
+        raise InvalidArgumentError(f"`feature_names` must be a list of names; got {got}{link} Pass a link as link=.")
     if is_sparse(data):
         return replace(read_background(to_dense(data, "data"), feature_names), sparse=True)
     if _is_dense_data(data):

@@ -10,12 +10,12 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from controlshap._checks import at_least
+from controlshap._checks import at_least, suggest
 from controlshap._errors import BudgetTooSmallError, InvalidArgumentError
 from controlshap._optional import require
 from controlshap._random import RngLike, resolve_entropy
 from controlshap._types import FloatArray
-from controlshap.explainer import Explainer
+from controlshap.explainer import SETTINGS, Explainer
 from controlshap.limits import LimitOptions, Limits
 from controlshap.results.explanation import Explanation
 from controlshap.shap_compat.arguments import (
@@ -341,15 +341,21 @@ def _check_limits(limits: Any) -> None:
     unknown = sorted(set(limits) - set(LimitOptions.__annotations__))
     if unknown:
         raise InvalidArgumentError(
-            f"`shap_values` has no arguments {unknown}. Leave them out; shap ignores what it does not know. Limits are "
-            f"{sorted(LimitOptions.__annotations__)}."
+            f"`shap_values` has no arguments {unknown}{suggest(unknown[0], _ARGUMENTS)} Leave them out; shap ignores "
+            f"what it does not know. Limits are {sorted(LimitOptions.__annotations__)}."
         )
 
 
 def _check_settings(settings: dict[str, Any]) -> None:
-    known = set(inspect.signature(Explainer).parameters) - {"model", "background"}
-    unknown = sorted(set(settings) - known)
+    unknown = sorted(set(settings) - SETTINGS)
     if unknown:
         misplaced = sorted(set(LimitOptions.__annotations__) & set(unknown))
-        way_out = f"Pass {misplaced} to `shap_values`." if misplaced else f"The settings are {sorted(known)}."
-        raise InvalidArgumentError(f"`KernelExplainer` has no settings {unknown}. {way_out}")
+        way_out = f"Pass {misplaced} to `shap_values`." if misplaced else f"The settings are {sorted(SETTINGS)}."
+        near = suggest(unknown[0], SETTINGS)
+        raise InvalidArgumentError(f"`KernelExplainer` has no settings {unknown}{near} {way_out}")
+
+
+#: Arguments of `shap_values`.
+_ARGUMENTS = {*inspect.signature(KernelExplainer.shap_values).parameters, *LimitOptions.__annotations__} - {
+    "self", "limits",
+}  # fmt: skip

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from controlshap._checks import suggest
 from controlshap._errors import InvalidArgumentError
 from controlshap._files import hash_file
 
@@ -38,8 +39,9 @@ def load_reference(text: str) -> tuple[Any, str]:
     target: Any = module
     for name in match["names"].split("."):
         if not hasattr(target, name):
+            public = [known for known in dir(target) if not known.startswith("_")]
             raise InvalidArgumentError(
-                f"`model`: {text!r}: {_describe(target)} has no {name!r}{_suggest(target, name)} Check the name after "
+                f"`model`: {text!r}: {_describe(target)} has no {name!r}{suggest(name, public)} Check the name after "
                 "the colon."
             )
         target = getattr(target, name)
@@ -89,10 +91,3 @@ def _describe(target: Any) -> str:
     if isinstance(target, ModuleType):
         return f"the module {target.__name__!r}"
     return f"an object of type {type(target).__name__}"
-
-
-def _suggest(target: Any, name: str) -> str:
-    import difflib
-
-    close = difflib.get_close_matches(name, [n for n in dir(target) if not n.startswith("_")], n=1)
-    return f"; did you mean {close[0]!r}?" if close else "."

@@ -1,0 +1,64 @@
+"""Names of arguments and attributes in other libraries, shap first of all, and what to write here."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+from controlshap._checks import at_least, is_whole, suggest
+from controlshap._errors import ControlShapWarning, InvalidArgumentError
+
+#: What others call arguments of an explainer or of its call, and the way out here.
+ARGUMENTS = {
+    "nsamples": "Use budget=nsamples * len(background) + 1 in the call, model evaluations for each row.",
+    "max_evals": "Use budget= in the call, model evaluations for each row.",
+    "seed": "Use rng= in the call.",
+    "random_state": "Use rng= in the call.",
+    "silent": "Use progress=False in the call.",
+    "l1_reg": "Use nothing: no feature is left out.",
+    "check_additivity": "Use nothing: the values always add up.",
+    "batch_size": "Use `memory_limit=` of `Explainer`.",
+    "link": "Use output='margin' for the model's own margin, or KernelExplainer(link='logit').",
+    "feature_names": "Use a frame as `background`: its columns are the names.",
+    "masker": "Use `background`: rows, which absent features are taken from.",
+    "data": "Use `background`: rows, which absent features are taken from.",
+    "algorithm": "Use `estimator`, or leave it out: it is chosen by budget and players.",
+}
+#: What explainers of shap have as attributes, and where it is here.
+ATTRIBUTES = {
+    "shap_values": "Use `explainer(X).values`; `cs.KernelExplainer` has shap's methods",
+    "expected_value": "Use `explanation.base_values` of `explanation = explainer(X)`; it has one for each row",
+}
+
+
+def refuse_arguments(function: str, given: Iterable[str], known: Iterable[str], way_out: str = "") -> None:
+    """Raise for an argument that a function does not have, with the way out in place of the table's if there is one."""
+    name = min(given, default=None)
+    if name is not None:
+        hint = way_out or ARGUMENTS.get(name)
+        raise TypeError(
+            f"{function}() got an unexpected keyword argument {name!r}{f'. {hint}' if hint else suggest(name, known)}"
+        )
+
+
+def read_budget(other: dict[str, Any], budget: int | None, n_background: int, known: Iterable[str]) -> int:
+    """The budget that shap's `max_evals` stands for; raises for all other names."""
+    unknown = set(other) - {"max_evals"}
+    way_out = ""
+    if unknown and min(unknown) == "nsamples":
+        n_coalitions = other["nsamples"]
+        is_number = is_whole(n_coalitions) and n_coalitions >= 1
+        needed = n_coalitions * n_background + 1 if is_number else f"nsamples * {n_background} + 1"
+        way_out = f"Use budget={needed}, model evaluations for each row."
+    refuse_arguments("Explainer.__call__", unknown, known, way_out)
+    if budget is not None:
+        raise InvalidArgumentError(f"`max_evals` and `budget={budget!r}` both limit the evaluations. Give `budget`.")
+    found = at_least("max_evals", other["max_evals"], 1, "coalitions") * n_background + 1
+    warnings.warn(
+        f"`max_evals` counts coalitions, each evaluated on the {n_background:,} background rows; taken as "
+        f"budget={found}. Write `budget=` in new code: it counts model evaluations for each row.",
+        ControlShapWarning,
+        stacklevel=3,
+    )
+    return found
