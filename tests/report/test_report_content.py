@@ -8,6 +8,7 @@ from report_cases import explain, order_shown
 
 import controlshap as cs
 from controlshap.report import charts, sentences
+from controlshap.results.ranking import is_exact
 from controlshap.results.summary import importance_interval
 from controlshap.results.wording import format_number, format_share, format_with_error, round_by_errors, round_digits
 
@@ -168,7 +169,7 @@ def linear(rows):
 
 def test_exact_values_say_what_exact_means():
     found = explain(5, 4, function=linear, control="auto", budget=100_000)
-    assert found.ranking().exact
+    assert is_exact(found.ranking())
     (text,) = sentences.about_trust(found)
     assert text.startswith("Exact means: no sampling error, for this model and these 12 background rows. Another")
     largest = format_number(float(found.background_standard_errors.max()), 2)
@@ -182,7 +183,7 @@ def test_exact_values_say_what_exact_means():
 
 
 def test_sampled_values_are_not_called_exact(sampled):
-    assert not sampled.ranking().exact
+    assert not is_exact(sampled.ranking())
     assert not any("Exact means" in text for text in sentences.about_trust(sampled))
     silent = replace(sampled, standard_errors=np.zeros_like(sampled.standard_errors))
     assert sentences.about_trust(silent)[0].startswith("An error covers")

@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 from sklearn.linear_model import LinearRegression
 
 import controlshap as cs
-from controlshap.results.ranking import Ranking
+from controlshap.results.ranking import Ranking, is_exact
 from controlshap.statistics.certainty import order_ratios
 from controlshap.testing import marginal_game, shapley_by_definition
 
@@ -304,6 +304,6 @@ def test_a_ranking_tells_how_its_row_became_exact():
     assert set(known.rests_on) == {"by the known form of the model"}
     enumerated = cs.Explainer(DATA.model, DATA.background)(X, budget=10**6)
     assert set(enumerated.ranking().rests_on) == {"by enumeration"}
-    assert known.exact
-    assert enumerated.ranking().exact
-    assert not walks()(X, budget=400, rng=0).ranking().exact
+    assert is_exact(known)
+    assert is_exact(enumerated.ranking())
+    assert not is_exact(walks()(X, budget=400, rng=0).ranking())

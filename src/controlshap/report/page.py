@@ -13,6 +13,7 @@ from controlshap._optional import require
 from controlshap._types import FloatArray
 from controlshap.report import charts, sentences, settings
 from controlshap.report.payload import common_block, output_block
+from controlshap.results.ranking import is_exact
 from controlshap.results.wording import count_noun, describe_zero_errors, format_factor, format_number
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _output(explanation: Explanation, name: str, level: float, markup: Any) -> d
         "name": name,
         "sentences": [sentences.about_importance(explanation, summary, level), sentences.about_order(ranking)],
         "importance": charts.importance(explanation, summary, level),
-        "certified": charts.share_certified(ranking) if len(explanation) > 1 and not ranking.exact else None,
+        "certified": charts.share_certified(ranking) if len(explanation) > 1 and not is_exact(ranking) else None,
         "order": ranking.describe(0),
         "bias": format_number(float(summary.bias_bound.max()), 2),
         "exact": not explanation.standard_errors.any(),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray
-from controlshap.results.ranking import Ranking
+from controlshap.results.ranking import Ranking, is_exact
 from controlshap.results.summary import Summary, importance_interval
 from controlshap.results.wording import (
     count_noun,
@@ -197,7 +197,7 @@ def about_order(ranking: Ranking) -> str:
     (n, p), ordered = ranking.order.shape, ranking.n_ordered
     if p == 1:
         return "With one player there is no order to certify."
-    if ranking.exact:
+    if is_exact(ranking):
         ties = "" if (ordered == p).all() else " Equal magnitudes have no order."
         return f"The order is exact for this background.{ties}"
     level = f"with a probability of {format_number(100 * ranking.level)} %"

@@ -67,11 +67,6 @@ class Ranking:
     output_labels: tuple[str, ...] = ()
 
     @property
-    def exact(self) -> bool:
-        """Whether the values of all rows are exact, and their order with them."""
-        return bool(self.rests_on) and set(self.rests_on) <= {ENUMERATED, KNOWN_FORM}
-
-    @property
     def n_ordered(self) -> IntArray:
         """Number of the largest players whose order is certified, shape (rows,) or (rows, outputs)."""
         count: IntArray = np.cumprod(self.separated, axis=1).sum(axis=1)
@@ -173,6 +168,11 @@ def rank(explanation: Explanation, level: float) -> Ranking:
     )
     names, labels = explanation.output_names, explanation.output_labels
     return Ranking(order, cuts, swaps, level, explanation.feature_names, rests_on, names, labels)
+
+
+def is_exact(ranking: Ranking) -> bool:
+    """Whether the values of all rows are exact, and their order with them."""
+    return bool(ranking.rests_on) and set(ranking.rests_on) <= {ENUMERATED, KNOWN_FORM}
 
 
 def _exact_by(method: str) -> str:
