@@ -34,6 +34,7 @@ from controlshap.functions import (
     warn_not_exact,
 )
 from controlshap.models.adapters import as_model, warn_of_columns
+from controlshap.models.as_fitted import fitted_names
 from controlshap.models.derivatives.closed_form import closed_form
 from controlshap.models.model import Model
 from controlshap.statistics.model_noise import REPEATED
@@ -196,7 +197,7 @@ class Assembly:
         self.description = {n: v if isinstance(v, (str, int)) else repr(v) for n, v in self.settings.items()}
         adapted = as_model(model, settings.get("output", "auto"))  # older explainers on disk lack it
         table = read_table(background, "background")
-        self.column_names: tuple[str, ...] = table.names or tuple(f"x{i}" for i in range(table.n_columns))
+        self.column_names: tuple[str, ...] = table.names or _name_columns(model, table.n_columns)
         self.is_frame = table.names is not None
         if self.is_frame:
             warn_of_columns(model, self.column_names)
@@ -384,6 +385,12 @@ class Assembly:
         if form is not None and self.raw_players.arrangement is not None and not form.takes_arrangements:
             return None
         return None if form is None or (normal and not form.score_functions) else form
+
+
+def _name_columns(model: Any, n: int) -> tuple[str, ...]:
+    """Names of the columns of an array: those that the model was fitted on, or numbers."""
+    names = fitted_names(model)
+    return names if names is not None and len(names) == n else tuple(f"x{i}" for i in range(n))
 
 
 def put_behind(model: Model, encoding: Encoding) -> Model:

@@ -44,7 +44,6 @@ MARGINS = {
 
 
 @pytest.mark.parametrize("kind", MARGINS)
-@pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # lightgbm invents names
 def test_margins_are_exact(kind):
     model = MARGINS[kind]()
     margin = as_model(model, "margin")

@@ -53,7 +53,6 @@ def compare(model, predict, control="none", **settings):
     ],
     ids=lambda model: type(model).__name__,
 )
-@pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # lightgbm invents names for arrays
 def test_a_classifier_of_two_classes_gives_the_probability_of_the_second(classifier, features):
     classifier.fit(TRAIN, TWO)
     explanation = compare(classifier, lambda rows: classifier.predict_proba(rows)[:, 1], features=features)
@@ -76,7 +75,6 @@ def test_a_classifier_of_three_classes_gives_three_named_outputs(classifier):
 
 
 @pytest.mark.parametrize("wrapper", [xgboost.XGBClassifier(**XGB), lightgbm.LGBMClassifier(**LGBM)], ids=str)
-@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_a_boosted_classifier_of_three_classes_gives_three_named_outputs(wrapper):
     wrapper.fit(TRAIN, np.unique(THREE, return_inverse=True)[1])
     explanation = compare(wrapper, wrapper.predict_proba)

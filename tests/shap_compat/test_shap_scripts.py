@@ -24,8 +24,6 @@ import controlshap as cs
 
 pytestmark = [
     *MARKS,
-    # scripts switch between frames and arrays, and scikit-learn says so
-    pytest.mark.filterwarnings("ignore:X .* feature names:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*FigureCanvasAgg is non-interactive:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*vert. parameter:PendingDeprecationWarning"),
 ]

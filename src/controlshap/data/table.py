@@ -194,7 +194,7 @@ def read_rows(X: Any, column_names: tuple[str, ...], *, named: bool) -> Table:
             f"`X` has {table.n_columns} columns but `background` has {len(column_names)}; both need one value per "
             "model input."
         )
-    if table.names is None or not named or table.names == column_names:
+    if table.names is None or table.names == column_names or set(table.names) != set(column_names):
         return table
     return table.reorder(column_names)
 

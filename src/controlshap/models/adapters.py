@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import ControlShapWarning, InvalidArgumentError
+from controlshap.models.as_fitted import as_fitted, fitted_names
 from controlshap.models.margins import MarginOf
 from controlshap.models.model import Model
 from controlshap.models.torch_module import TorchPredict, is_torch_module
@@ -47,8 +48,11 @@ def as_model(model: Any, output: str = "auto") -> Model:
         names = tuple(str(c) for c in classes)
         margin = MarginOf(model)
         known = names if len(names) > 2 else names[1:] or None
-        return Model(margin, margin, output_names=known, quantity="margin", name=name_of(model))
-    return model if isinstance(model, Model) else replace(_adapt(model), name=name_of(model))
+        return Model(as_fitted(margin, model), margin, output_names=known, quantity="margin", name=name_of(model))
+    if isinstance(model, Model):
+        return model
+    adapted = _adapt(model)
+    return replace(adapted, predict=as_fitted(adapted.predict, getattr(model, "__self__", model)), name=name_of(model))
 
 
 def name_of(model: Any) -> str:
@@ -65,8 +69,7 @@ def name_of(model: Any) -> str:
 
 def warn_of_columns(model: Any, column_names: tuple[str, ...]) -> None:
     """Warn of columns of the background that a model fitted on named columns has never seen: often the target."""
-    fitted = getattr(getattr(model, "__self__", model), "feature_names_in_", None)
-    known = set() if fitted is None else set(map(str, fitted))
+    known = set(fitted_names(model) or ())
     # lightgbm writes the spaces of names as underscores
     extra = [name for name in column_names if known and name not in known and name.replace(" ", "_") not in known]
     if extra:

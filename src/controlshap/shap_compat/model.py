@@ -9,6 +9,7 @@ import numpy as np
 
 from controlshap._types import AnyArray
 from controlshap.models.adapters import as_model
+from controlshap.models.as_fitted import fitted_names, without_conversion
 
 
 class ShapModel:
@@ -31,8 +32,8 @@ class ShapModel:
         self.sparse = sparse
         self.function = adapted.predict
         self.n_dimensions: int | None = None
-        is_function = adapted.predict is model
-        self.arrays = is_function and not frames and not _was_fitted_on_names(model)
+        is_function = without_conversion(adapted.predict) is model
+        self.arrays = is_function and not frames and fitted_names(model) is None
         source = _owner(model) if is_function else adapted.source
         self.model = replace(adapted, predict=self if is_function else adapted.predict, source=source)
 
@@ -80,14 +81,10 @@ def _fits(column: Any, kind: Any) -> bool:
         return False
 
 
-def _was_fitted_on_names(model: Any) -> bool:
-    return getattr(getattr(model, "__self__", None), "feature_names_in_", None) is not None
-
-
 def _owner(function: Any) -> Any:
     """Return the model whose prediction method this is, for exact values; else the function itself."""
     owner = getattr(function, "__self__", None)
     if not hasattr(owner, "predict") or (hasattr(owner, "classes_") and not hasattr(owner, "predict_proba")):
         return function
     own = as_model(owner)
-    return own.source if own.predict == function else function
+    return own.source if without_conversion(own.predict) == function else function
