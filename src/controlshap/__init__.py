@@ -1,7 +1,6 @@
 """Shapley values of predictions with calibrated errors, stabilised by control variates."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from controlshap import metrics
 from controlshap._errors import (
@@ -21,69 +20,79 @@ from controlshap._errors import (
     SingularSystemError,
     WeakControlWarning,
 )
-from controlshap._progress import Progress
+from controlshap._lazy import lazy_names as _lazy_names
 from controlshap._version import __version__
-from controlshap.controls import (
-    CoalitionProcess,
-    Control,
-    LogisticRidge,
-    Polynomial,
-    RidgeNetwork,
-    Taylor,
-    Trees,
-    WaveNetwork,
-    WideNetwork,
-)
-from controlshap.data.pipelines import EncodedSpace, encoded_space, one_hot_groups
-from controlshap.engine.plan import Plan
-from controlshap.estimators import Estimator, Kernel, PerFeature, Permutation
 from controlshap.explainer import Explainer, explain
-from controlshap.functions import KnownFunction
-from controlshap.models.derivatives import FiniteDifferences
-from controlshap.results.check import Check
 from controlshap.results.explanation import Explanation, History
-from controlshap.results.interactions import Interactions, PairRanking
-from controlshap.results.ranking import Ranking
-from controlshap.results.summary import Summary
-from controlshap.storage.explanations import load
-from controlshap.values import (
-    Causal,
-    Empirical,
-    GaussianConditional,
-    Imputer,
-    Marginal,
-    Mixture,
-    Sampler,
-    ValueFunction,
-)
-from controlshap.variances import Analytic, Bootstrap, Grouped, LeastSquares, Variance
 
 if TYPE_CHECKING:
+    from controlshap._progress import Progress
     from controlshap.compare import FeatureComparison, compare_features
+    from controlshap.controls import (
+        CoalitionProcess,
+        Control,
+        LogisticRidge,
+        Polynomial,
+        RidgeNetwork,
+        Taylor,
+        Trees,
+        WaveNetwork,
+        WideNetwork,
+    )
+    from controlshap.data.pipelines import EncodedSpace, encoded_space, one_hot_groups
     from controlshap.datasets.result import DatasetResult, FailedPart
+    from controlshap.engine.plan import Plan
+    from controlshap.estimators import Estimator, Kernel, PerFeature, Permutation
+    from controlshap.functions.base import KnownFunction
+    from controlshap.models.derivatives.finite_differences import FiniteDifferences
+    from controlshap.results.check import Check
     from controlshap.results.difference import Difference, difference
+    from controlshap.results.interactions import Interactions, PairRanking
+    from controlshap.results.ranking import Ranking
+    from controlshap.results.summary import Summary
     from controlshap.shap_compat.explainer import KernelExplainer
+    from controlshap.storage.explanations import load
+    from controlshap.values import (
+        Causal,
+        Empirical,
+        GaussianConditional,
+        Imputer,
+        Marginal,
+        Mixture,
+        Sampler,
+        ValueFunction,
+    )
+    from controlshap.variances import Analytic, Bootstrap, Grouped, LeastSquares, Variance
 
-#: Imported when they are first asked for: most programs need none of them.
-_LAZY = {
-    "DatasetResult": "controlshap.datasets.result",
-    "Difference": "controlshap.results.difference",
-    "FailedPart": "controlshap.datasets.result",
-    "FeatureComparison": "controlshap.compare",
-    "KernelExplainer": "controlshap.shap_compat.explainer",
-    "compare_features": "controlshap.compare",
-    "difference": "controlshap.results.difference",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'controlshap' has no attribute {name!r}")
-    return getattr(import_module(_LAZY[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+# A default explanation needs none of these, so that importing the library does not load them.
+__getattr__, __dir__ = _lazy_names(
+    __name__,
+    {
+        "_progress": ("Progress",),
+        "compare": ("FeatureComparison", "compare_features"),
+        "controls": (
+            "CoalitionProcess", "Control", "LogisticRidge", "Polynomial", "RidgeNetwork", "Taylor", "Trees",
+            "WaveNetwork", "WideNetwork",
+        ),
+        "data.pipelines": ("EncodedSpace", "encoded_space", "one_hot_groups"),
+        "datasets.result": ("DatasetResult", "FailedPart"),
+        "engine.plan": ("Plan",),
+        "estimators": ("Estimator", "Kernel", "PerFeature", "Permutation"),
+        "functions.base": ("KnownFunction",),
+        "models.derivatives.finite_differences": ("FiniteDifferences",),
+        "results.check": ("Check",),
+        "results.difference": ("Difference", "difference"),
+        "results.interactions": ("Interactions", "PairRanking"),
+        "results.ranking": ("Ranking",),
+        "results.summary": ("Summary",),
+        "shap_compat.explainer": ("KernelExplainer",),
+        "storage.explanations": ("load",),
+        "values": (
+            "Causal", "Empirical", "GaussianConditional", "Imputer", "Marginal", "Mixture", "Sampler", "ValueFunction",
+        ),
+        "variances": ("Analytic", "Bootstrap", "Grouped", "LeastSquares", "Variance"),
+    },
+)  # fmt: skip
 
 
 __all__ = [

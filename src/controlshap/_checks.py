@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -12,6 +14,11 @@ from controlshap._types import FloatArray
 
 #: The largest double, as an integer.
 LARGEST = int(np.finfo(float).max)
+#: Endings of files, which a folder's name does not have on purpose.
+FILE_ENDINGS = {
+    ".arrow", ".csv", ".feather", ".gz", ".htm", ".html", ".joblib", ".json", ".npy", ".npz", ".parquet", ".pdf",
+    ".pickle", ".pkl", ".tsv", ".txt", ".xls", ".xlsx", ".zip",
+}  # fmt: skip
 
 
 def is_whole(value: Any) -> TypeGuard[int]:
@@ -103,6 +110,24 @@ def refuse_missing(rows: FloatArray, argument: str, names: tuple[str, ...]) -> N
             f"`{argument}` holds NaN in the columns {[names[c] for c in missing[:8]]}; correlated features are "
             "conditioned on each other and need finite values. Impute them, or use features='independent'."
         )
+
+
+def as_path(path: Any, argument: str) -> Path:
+    """The path that an argument names."""
+    if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes) or "\0" in os.fspath(path):
+        raise InvalidArgumentError(f"`{argument}` must be a path, a string or a pathlib.Path; got {show(path)}.")
+    return Path(path)
+
+
+def as_folder(path: Any, argument: str, way_out: str = "") -> Path:
+    """The path of a folder to be made; names like "v1.2" may be one, names of known kinds of files are a mistake."""
+    folder = as_path(path, argument)
+    if folder.suffix.lower() in FILE_ENDINGS and not folder.is_dir():
+        raise InvalidArgumentError(
+            f"`{argument}` names a folder that `load` reads back, without the ending {folder.suffix} of a file; got "
+            f"{folder.name!r}. Leave the ending out{way_out}."
+        )
+    return folder
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -21,36 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._checks import show
 from controlshap._errors import InvalidArgumentError
 
 #: Version of the folders that `write_folder` writes.
 SCHEMA = 1
 #: Key of the digest that a sealed JSON file holds of itself.
 SEAL = "sha256"
-#: Endings of files, which a folder's name does not have on purpose.
-FILE_ENDINGS = {
-    ".arrow", ".csv", ".feather", ".gz", ".htm", ".html", ".joblib", ".json", ".npy", ".npz", ".parquet", ".pdf",
-    ".pickle", ".pkl", ".tsv", ".txt", ".xls", ".xlsx", ".zip",
-}  # fmt: skip
-
-
-def as_path(path: Any, argument: str) -> Path:
-    """The path that an argument names."""
-    if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes) or "\0" in os.fspath(path):
-        raise InvalidArgumentError(f"`{argument}` must be a path, a string or a pathlib.Path; got {show(path)}.")
-    return Path(path)
-
-
-def as_folder(path: Any, argument: str, way_out: str = "") -> Path:
-    """The path of a folder to be made; names like "v1.2" may be one, names of known kinds of files are a mistake."""
-    folder = as_path(path, argument)
-    if folder.suffix.lower() in FILE_ENDINGS and not folder.is_dir():
-        raise InvalidArgumentError(
-            f"`{argument}` names a folder that `load` reads back, without the ending {folder.suffix} of a file; got "
-            f"{folder.name!r}. Leave the ending out{way_out}."
-        )
-    return folder
 
 
 @contextmanager

@@ -8,20 +8,17 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never, Unpack
 
-from controlshap._checks import at_least, refuse_missing
+from controlshap._checks import as_folder, as_path, at_least, refuse_missing
 from controlshap._errors import InvalidArgumentError
-from controlshap._files import as_folder, as_path
 from controlshap._other_names import ATTRIBUTES, read_budget, refuse_arguments
 from controlshap._parallel import check_jobs
 from controlshap._progress import ProgressLike, check_progress
 from controlshap._random import Purpose, RngLike, resolve_entropy, stream
 from controlshap.controls import Control
 from controlshap.controls.fits.rows import EvaluatedRows
-from controlshap.controls.shared import best_learner, default_learners, fit_shared, hybrid_rows
 from controlshap.data.orders import Hierarchy, Order
 from controlshap.data.players import Groups, Players
 from controlshap.engine.plan import Plan
-from controlshap.engine.resume import refine_rows
 from controlshap.engine.rows import describe_call, explain_rows, plan_rows
 from controlshap.limits import LimitOptions, Limits, read_limits
 from controlshap.problem import Assembly
@@ -206,6 +203,8 @@ class Explainer:
         Explainer
             Itself.
         """
+        from controlshap.controls.shared import best_learner, default_learners, fit_shared, hybrid_rows
+
         assembly = self._assembly
         rows = assembly.read_rows(X)
         budget = at_least("budget", budget, 100, "model evaluations")
@@ -365,6 +364,8 @@ class Explainer:
             `budget`, `tolerance`, `stop`, `level`, `absolute_tolerance`, `time_limit` as for a call; `budget` is what
             to add for each row.
         """
+        from controlshap.engine.resume import refine_rows
+
         stopping = read_limits("refine", limits).stopping(self.players.n_players)
         return refine_rows(self._assembly, explanation, stopping, n_jobs=check_jobs(n_jobs))
 

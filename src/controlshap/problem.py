@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from controlshap import strategies
 from controlshap._checks import at_least, check_seconds, refuse_missing
 from controlshap._errors import NoisyModelWarning
 from controlshap._types import FloatArray, IntArray
-from controlshap.controls import Control, SharedSurrogate
-from controlshap.controls.shared import Margin, calibrate_margin
+from controlshap.controls import Control
 from controlshap.data.encoding import Encoding, make_encoding, refuse_categories, refuse_many_levels, refuse_unseen
 from controlshap.data.orders import resolve_arrangement
 from controlshap.data.players import Groups, Players, resolve_players
@@ -37,9 +36,11 @@ from controlshap.models.adapters import as_model, warn_of_columns
 from controlshap.models.as_fitted import fitted_names
 from controlshap.models.derivatives.closed_form import closed_form
 from controlshap.models.model import Model
-from controlshap.statistics.model_noise import REPEATED
 from controlshap.values.base import Imputer, ValueFunction
 from controlshap.variances.base import Variance
+
+if TYPE_CHECKING:
+    from controlshap.controls.shared import Margin, SharedSurrogate
 
 #: Players up to which coalitions of correlated features are enumerated for a known form: 2^15 of them take a tenth of a
 #: second with 15 columns.
@@ -305,6 +306,8 @@ class Assembly:
         self.n_repeated = 1
         if self._differences(base, 1).max(initial=0.0) <= SAME_ANSWER * np.abs(answers).max(initial=0.0):
             return None
+        from controlshap.statistics.model_noise import REPEATED
+
         n = min(REPEATED, len(answers))
         again = self._differences(base, n)
         if n < 2:
@@ -335,6 +338,8 @@ class Assembly:
         known = self._margin[0]
         if known is None or (self.players.arrangement is not None and not known.takes_arrangements):
             return problem
+        from controlshap.controls.shared import calibrate_margin
+
         return replace(problem, margin=calibrate_margin(known, problem.base.rows, problem.base.values[:, :, 0]))
 
     def share(self, surrogate: SharedSurrogate) -> None:

@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from controlshap import controls, estimators, values, variances
 from controlshap._errors import InvalidArgumentError
-from controlshap.controls import (
-    CoalitionProcess,
-    Control,
-    LogisticRidge,
-    Polynomial,
-    RidgeNetwork,
-    Taylor,
-    Trees,
-    WaveNetwork,
-    WideNetwork,
-)
-from controlshap.estimators import Estimator, Kernel, PerFeature, Permutation
-from controlshap.values import Empirical, GaussianConditional, Marginal, Mixture, ValueFunction
-from controlshap.variances import Analytic, Bootstrap, Grouped, LeastSquares, Variance
+from controlshap.controls import Control
+from controlshap.estimators import Estimator
+from controlshap.values import ValueFunction
+from controlshap.variances import Variance
 
-VALUE_FUNCTIONS = {
-    "independent": Marginal(),
-    "correlated": GaussianConditional(),
-    "copula": GaussianConditional(margins="empirical"),
-    "mixture": Mixture(),
-    "empirical": Empirical(),
+#: Makers, so that naming one strategy does not import the others.
+VALUE_FUNCTIONS: dict[str, Callable[[], ValueFunction]] = {
+    "independent": lambda: values.Marginal(),
+    "correlated": lambda: values.GaussianConditional(),
+    "copula": lambda: values.GaussianConditional(margins="empirical"),
+    "mixture": lambda: values.Mixture(),
+    "empirical": lambda: values.Empirical(),
 }
-ESTIMATORS = {"permutation": Permutation(), "kernel": Kernel(), "per_feature": PerFeature()}
-CONTROLS = {
-    "taylor": Taylor(), "ridge": LogisticRidge(), "network": RidgeNetwork(), "polynomial": Polynomial(),
-    "trees": Trees(), "coalitions": CoalitionProcess(), "wide_network": WideNetwork(),
-    "wave_network": WaveNetwork(),
-}  # fmt: skip
-VARIANCES = {"analytic": Analytic(), "bootstrap": Bootstrap(), "least_squares": LeastSquares(), "grouped": Grouped()}
+ESTIMATORS: dict[str, Callable[[], Estimator]] = {
+    "permutation": lambda: estimators.Permutation(),
+    "kernel": lambda: estimators.Kernel(),
+    "per_feature": lambda: estimators.PerFeature(),
+}
+CONTROLS: dict[str, Callable[[], Control]] = {
+    "taylor": lambda: controls.Taylor(),
+    "ridge": lambda: controls.LogisticRidge(),
+    "network": lambda: controls.RidgeNetwork(),
+    "polynomial": lambda: controls.Polynomial(),
+    "trees": lambda: controls.Trees(),
+    "coalitions": lambda: controls.CoalitionProcess(),
+    "wide_network": lambda: controls.WideNetwork(),
+    "wave_network": lambda: controls.WaveNetwork(),
+}
+VARIANCES: dict[str, Callable[[], Variance]] = {
+    "analytic": lambda: variances.Analytic(),
+    "bootstrap": lambda: variances.Bootstrap(),
+    "least_squares": lambda: variances.LeastSquares(),
+    "grouped": lambda: variances.Grouped(),
+}
 
 
 def resolve_value_function(features: Any) -> ValueFunction:
@@ -74,15 +80,15 @@ def resolve_variance(variance: Any) -> Variance | None:
     )
 
 
-def _resolve(argument: str, value: Any, names: Mapping[str, object], base: type, *others: str) -> Any:
+def _resolve(argument: str, value: Any, names: Mapping[str, Callable[[], object]], base: type, *others: str) -> Any:
     """The strategy of a name, or the object itself where it is one."""
     if isinstance(value, str):
         if value in names:
-            return names[value]
+            return names[value]()
         known = ", ".join(repr(name) for name in (*others, *names))
         raise InvalidArgumentError(f"`{argument}` must be one of {known}, or an object; got {value!r}.")
     if not isinstance(value, base):
-        classes = ", ".join(dict.fromkeys(f"{type(one).__name__}()" for one in names.values()))
+        classes = ", ".join(dict.fromkeys(f"{type(make()).__name__}()" for make in names.values()))
         own = f"Your own is a subclass of controlshap.{base.__name__}."
         raise InvalidArgumentError(
             f"`{argument}` must be a name or an object such as {classes}; got {value!r}. "

@@ -2,8 +2,10 @@
 
 import ast
 import inspect
+import pkgutil
 import re
 from collections import defaultdict
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,9 @@ def subclasses(base):
 
 def strategies():
     """Rooms of all concrete strategies, terms and functions with known values, by their names."""
+    for module in pkgutil.walk_packages(cs.__path__, "controlshap."):  # a class is known once its module is imported
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
     of_the_library = [c for base in BASES for c in subclasses(base) if c.__module__.startswith("controlshap.")]
     classes = [c for c in of_the_library if not inspect.isabstract(c)] + [MeanTerms, LeastSquaresTerms]
     return {c.__name__: c.__module__.split(".")[1] for c in classes}

@@ -93,6 +93,53 @@ def test_importing_the_library_loads_no_optional_package(tmp_path):
     )
 
 
+def test_importing_the_library_loads_what_a_default_explanation_needs(tmp_path):
+    """No room that it does without, and nothing left for later: that would only move the time."""
+    run(
+        tmp_path,
+        OPTIONAL,
+        """
+        import sys
+        import numpy as np
+        import controlshap as cs
+
+        def loaded():
+            return {name for name in sys.modules if name.startswith("controlshap")}
+
+        before, background = loaded(), np.random.default_rng(0).normal(size=(20, 10))
+        rooms = {name.split(".")[1] for name in before if "." in name}
+        others = {"cli", "compare", "datasets", "interactions", "plots", "report", "shap_compat", "storage", "testing"}
+        assert not rooms & others, rooms & others
+        cs.Explainer(lambda rows: np.tanh(rows.sum(axis=1)), background)(background[:1], budget=500, rng=0)
+        assert loaded() == before, loaded() - before
+        """,
+    )
+
+
+def test_every_public_name_is_found_and_listed(tmp_path):
+    """Also those that are imported when they are first asked for; by name, by a star and in `dir()`."""
+    run(
+        tmp_path,
+        OPTIONAL,
+        """
+        import importlib
+        for room in ("", ".controls", ".estimators", ".values", ".variances"):
+            package = importlib.import_module("controlshap" + room)
+            assert set(package.__all__) <= set(dir(package))
+            for name in package.__all__:
+                assert getattr(package, name) is getattr(package, name), name
+                assert name in vars(package)
+            try:
+                package.nothing
+            except AttributeError as error:
+                assert str(error) == f"module {package.__name__!r} has no attribute 'nothing'"
+            else:
+                raise AssertionError(room)
+        from controlshap import *
+        """,
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("packages", EXTRAS.values(), ids=EXTRAS.keys())
 def test_the_base_works_without_any_one_extra(tmp_path, packages):

@@ -7,9 +7,10 @@ from calibration_cases import check_nothing_seen
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
 import controlshap as cs
+from controlshap.controls.taylor import choose_derivatives
 from controlshap.data.players import resolve_players
-from controlshap.models.derivatives import FiniteDifferences, UserDerivatives, choose_derivatives
-from controlshap.models.derivatives.base import Point
+from controlshap.models.derivatives.base import Point, UserDerivatives
+from controlshap.models.derivatives.finite_differences import FiniteDifferences
 
 RNG = np.random.default_rng(11)
 TRAIN = RNG.normal(size=(80, 3))

@@ -1,10 +1,20 @@
 """Control variates: functions whose Shapley values are known; one kind per file."""
 
+from typing import TYPE_CHECKING
+
+from controlshap._lazy import lazy_names
 from controlshap.controls.base import Context, Control, PreparedControl
-from controlshap.controls.coalition_process import CoalitionProcess
 from controlshap.controls.learners import LogisticRidge, Polynomial, RidgeNetwork, Trees, WaveNetwork, WideNetwork
-from controlshap.controls.shared import SharedSurrogate
-from controlshap.controls.taylor import Taylor
+
+if TYPE_CHECKING:
+    from controlshap.controls.coalition_process import CoalitionProcess
+    from controlshap.controls.shared import SharedSurrogate
+    from controlshap.controls.taylor import Taylor
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {"coalition_process": ("CoalitionProcess",), "shared": ("SharedSurrogate",), "taylor": ("Taylor",)},
+)
 
 __all__ = [
     "CoalitionProcess",

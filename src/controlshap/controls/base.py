@@ -5,17 +5,19 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray, IntArray
-from controlshap.controls.fits.coalition_process import FittedProcess
 from controlshap.controls.fits.rows import FoldedRows
 from controlshap.data.players import Players
 from controlshap.functions.base import KnownFunction
 from controlshap.models.model import Model
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.values.base import Imputer
+
+if TYPE_CHECKING:
+    from controlshap.controls.fits.coalition_process import FittedProcess
 
 
 @dataclass(frozen=True)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from controlshap._errors import InvalidArgumentError
 from controlshap.controls.base import Control, check_at_least
-from controlshap.controls.fits.boosting import fit_boosting
-from controlshap.controls.fits.network import fit_network
-from controlshap.controls.fits.polynomial import fit_polynomial
 from controlshap.controls.fits.ridge import fit_ridge
 from controlshap.controls.fits.rows import FoldedRows
-from controlshap.controls.fits.wide_network import fit_waves, fit_wide_network
 from controlshap.functions.base import KnownFunction, Sum
 from controlshap.functions.network import Network
-from controlshap.functions.polynomial import Quadratic
 from controlshap.functions.tree_readers.read import read_trees
+
+if TYPE_CHECKING:
+    from controlshap.functions.polynomial import Quadratic
 
 
 @final
@@ -74,6 +72,8 @@ class RidgeNetwork(Control):
 
     def fit(self, data: FoldedRows, fold: int | None) -> Network:
         """Fit by Levenberg-Marquardt steps from the ridge fit."""
+        from controlshap.controls.fits.network import fit_network
+
         each = data.rows.shape[1] + 2  # weights, constant and scale
         n_hidden = max(1, min(self.n_hidden, self.max_parameters // each))
         return data.remember((self, fold), lambda: fit_network(data.thin(self.max_rows), fold, n_hidden))
@@ -108,6 +108,8 @@ class WideNetwork(Control):
 
     def fit(self, data: FoldedRows, fold: int | None) -> Network:
         """Fit by stochastic gradient steps."""
+        from controlshap.controls.fits.wide_network import fit_wide_network
+
         thin = data.thin(self.max_rows)
         return data.remember((self, fold), lambda: fit_wide_network(thin, fold, self.n_hidden, self.n_steps))
 
@@ -146,6 +148,8 @@ class WaveNetwork(Control):
         return data.remember((self, fold), lambda: self._fit(data.thin(self.max_rows), fold))
 
     def _fit(self, thin: FoldedRows, fold: int | None) -> KnownFunction:
+        from controlshap.controls.fits.wide_network import fit_waves
+
         if self.start is None:
             return fit_waves(thin, fold, self.n_waves, self.n_steps)
         first = self.start.fit(thin, fold)
@@ -186,6 +190,8 @@ class Polynomial(Control):
 
     def fit(self, data: FoldedRows, fold: int | None) -> Quadratic:
         """Fit by penalised least squares."""
+        from controlshap.controls.fits.polynomial import fit_polynomial
+
         thin = data.thin(self.max_rows)
         return data.remember((self, fold), lambda: fit_polynomial(thin, fold, self.degree, self.max_terms))
 
@@ -243,6 +249,8 @@ class Trees(Control):
         return data.remember((self, fold), lambda: self._boost(data, fold))
 
     def _boost(self, data: FoldedRows, fold: int | None) -> KnownFunction:
+        from controlshap.controls.fits.boosting import fit_boosting
+
         thin = data.thin(self.max_rows)
         settings = (self.n_trees, self.n_leaves, self.learning_rate)
         if self.start is None:

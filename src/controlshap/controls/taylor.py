@@ -17,8 +17,11 @@ from controlshap._types import FloatArray
 from controlshap.controls.base import Context, Control, PreparedControl
 from controlshap.controls.d_matrices import DMatrices, d_matrices
 from controlshap.data.players import Players
-from controlshap.models.derivatives import Derivatives, DerivativeSource, UserDerivatives, choose_derivatives
-from controlshap.models.derivatives.base import Point
+from controlshap.models.derivatives.autograd import Autograd
+from controlshap.models.derivatives.base import Derivatives, DerivativeSource, Point, UserDerivatives
+from controlshap.models.derivatives.closed_form import closed_form
+from controlshap.models.derivatives.finite_differences import FiniteDifferences
+from controlshap.models.torch_module import is_torch_module
 from controlshap.statistics.control_variate import KnownValues
 
 
@@ -162,3 +165,10 @@ class TaylorPolynomial:
         for output, matrix in enumerate(hessian):
             values[:, output] += 0.5 * np.einsum("nc,nc->n", gap @ matrix, gap)
         return values
+
+
+def choose_derivatives(source: Any) -> DerivativeSource:
+    """The best source of derivatives for a user's model; finite differences for a bare callable."""
+    if is_torch_module(source):
+        return Autograd(source)
+    return closed_form(source) or FiniteDifferences()

@@ -20,9 +20,7 @@ from controlshap._random import Purpose, stream
 from controlshap._types import FloatArray
 from controlshap.controls import Control
 from controlshap.controls.fits.rows import EvaluatedRows, FoldedRows
-from controlshap.crossfitting.coalition_controls import process_controls
 from controlshap.crossfitting.folds import Folds, deal_units
-from controlshap.crossfitting.known_gaussian import GaussianControls
 from controlshap.crossfitting.known_marginal import MarginalControls
 from controlshap.crossfitting.known_simulated import FittedFunctions, Functions, KnownControls, SimulatedControls
 from controlshap.problem import Problem
@@ -96,6 +94,8 @@ def fit_controls(
         roots.append(known.roots(controls[0].shape[3]))
         for_errors.append(controls[0])
     if processes:
+        from controlshap.crossfitting.coalition_controls import process_controls
+
         rows = cast("LeastSquaresTerms", terms)
         for process in processes:
             of_values, of_errors = process_controls(sampler, rows, folds, process, data)
@@ -182,8 +182,11 @@ def known_controls(
         return MarginalControls.of(fitted, sampler.kept.visited_rows(), folds.of_kept, rng)
     tolerances = KNOWN_SHARE * np.array([_residual(rows, functions) for rows in data]) / sampler.n_units
     n_walks = sampler.n_units * _evaluations_of_a_unit(sampler) / (2 * problem.players.n_players)
-    kind = GaussianControls if imputer.known_values == "of normal scores" else SimulatedControls
-    return kind.of(fitted, rng, tolerances, n_walks)
+    if imputer.known_values == "of normal scores":
+        from controlshap.crossfitting.known_gaussian import GaussianControls
+
+        return GaussianControls.of(fitted, rng, tolerances, n_walks)
+    return SimulatedControls.of(fitted, rng, tolerances, n_walks)
 
 
 def _residual(data: FoldedRows, functions: Sequence[Functions]) -> float:

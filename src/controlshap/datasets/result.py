@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from controlshap._checks import as_path
 from controlshap._errors import InvalidArgumentError
-from controlshap._files import DamagedFileError, as_path, read_sealed
+from controlshap._files import DamagedFileError, read_sealed
 from controlshap.datasets.manifest import part_bounds, read_manifest
 from controlshap.datasets.part_file import PartLayout, part_path
 from controlshap.datasets.stored import StoredExplanation, StoredParts

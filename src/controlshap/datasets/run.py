@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._checks import at_least
+from controlshap._checks import as_path, at_least
 from controlshap._errors import BudgetTooSmallError, ControlShapWarning, InvalidArgumentError, RunStoppedError
-from controlshap._files import as_path, hash_json, remove_unfinished, write_sealed
+from controlshap._files import hash_json, remove_unfinished, write_sealed
 from controlshap._parallel import check_jobs
 from controlshap._progress import ProgressLike, Reporter, check_progress
 from controlshap._random import RngLike, resolve_entropy

@@ -12,13 +12,11 @@ from typing import Literal
 import numpy as np
 
 from controlshap._types import FloatArray
-from controlshap.controls import CoalitionProcess, Control, LogisticRidge, RidgeNetwork, Taylor, Trees
-from controlshap.controls.fits.boosting import boosting_available
+from controlshap.controls import Control, LogisticRidge, RidgeNetwork, Trees
 from controlshap.data.players import differs_from_x
 from controlshap.engine.costs import control_cost
 from controlshap.estimators import Enumeration, Estimator, Kernel, Permutation
 from controlshap.estimators.enumeration import MOST_PLAYERS
-from controlshap.models.derivatives import FiniteDifferences
 from controlshap.problem import Problem
 from controlshap.statistics.stopping import Stopping
 from controlshap.variances import Analytic, LeastSquares, Variance
@@ -251,6 +249,8 @@ def choose_controls(
         reasons["control"] = "the background has missing values"
         return (), None
     if estimator.without_replacement:
+        from controlshap.controls import CoalitionProcess
+
         reasons["control"] = "interpolates the coalitions evaluated, with and without a ridge"
         return (CoalitionProcess(), CoalitionProcess(start=None)), None
     if estimator.takes_fitted_controls:
@@ -271,8 +271,11 @@ def _choose_fitted_controls(problem: Problem, budget: int) -> tuple[tuple[Contro
     """
     shared = () if problem.shared is None else (problem.shared,)
     few = problem.players.n_columns <= MOST_TAYLOR_COLUMNS
-    if problem.imputer.linear_in_x and few and control_cost(problem, (Taylor(),), budget) == 0:
-        return (Taylor(), *shared, LogisticRidge()), None
+    if problem.imputer.linear_in_x and few:
+        from controlshap.controls import Taylor
+
+        if control_cost(problem, (Taylor(),), budget) == 0:
+            return (Taylor(), *shared, LogisticRidge()), None
     slow = _choose_slow_learners(problem, budget)
     if not shared:
         margin: tuple[Control, ...] = () if problem.margin is None else (problem.margin,)
@@ -285,6 +288,9 @@ def _choose_fitted_controls(problem: Problem, budget: int) -> tuple[tuple[Contro
 
 def _choose_taylor(problem: Problem, budget: int, reasons: dict[str, str]) -> tuple[Control, ...]:
     """The Taylor control, where its derivatives are a small part of the budget."""
+    from controlshap.controls import Taylor
+    from controlshap.models.derivatives.finite_differences import FiniteDifferences
+
     options = [Taylor()]
     if control_cost(problem, (Taylor(),), budget) > 0:
         options = [Taylor(derivatives=FiniteDifferences(cross=cross)) for cross in (True, False)]
@@ -298,6 +304,8 @@ def _choose_slow_learners(problem: Problem, budget: int) -> tuple[Control, ...]:
     """Trees, where fitting them takes no longer than the model is said to take; networks where time does not matter."""
     if problem.correlated or problem.seconds is None or problem.players.arrangement is not None:
         return ()
+    from controlshap.controls.fits.boosting import boosting_available
+
     trees = (Trees(),) if boosting_available() else ()
     if problem.seconds == math.inf:  # "thorough"
         return (RidgeNetwork(), *trees)

@@ -19,7 +19,6 @@ from controlshap.engine.choice import (
     exact_budget,
 )
 from controlshap.engine.costs import Costs, cost_of, least_budget
-from controlshap.engine.describe import describe_plan
 from controlshap.estimators import Estimator
 from controlshap.functions import KnownFunction
 from controlshap.problem import Problem
@@ -121,6 +120,8 @@ class Plan:
         return max(0, self.budget - spent) // max(1, self.costs.unit)
 
     def __str__(self) -> str:
+        from controlshap.engine.describe import describe_plan
+
         return "\n".join(describe_plan(self))
 
 

@@ -19,11 +19,9 @@ from controlshap.crossfitting.fit import ControlledTerms, fit_controls, fit_func
 from controlshap.crossfitting.folds import deal_units
 from controlshap.crossfitting.known_simulated import Functions
 from controlshap.data.players import differs_from_x
-from controlshap.engine.exact import explain_exactly
 from controlshap.engine.pilot import combine_analyses, count_pilot, least_gain, predict_gain
 from controlshap.engine.plan import Plan
 from controlshap.engine.refusals import check_plan
-from controlshap.interactions import estimate_interactions, known_interactions
 from controlshap.problem import BaseSample, Problem
 from controlshap.results.collect import PairResult, RowResult
 from controlshap.sampling.base_value import base_sample
@@ -32,9 +30,7 @@ from controlshap.sampling.game import Game
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.statistics.analysis import Analysis, Sample, analyse
 from controlshap.statistics.background_error import background_variances
-from controlshap.statistics.betting import finite_bounds
 from controlshap.statistics.control_variate import KnownValues
-from controlshap.statistics.model_noise import add_noise
 from controlshap.statistics.stopping import Snapshot, Stopping
 from controlshap.statistics.terms import MeanTerms
 
@@ -62,6 +58,9 @@ def explain_row(
     problem, x = problem.for_row(x)
     at_x = None
     if plan.form is not None:
+        from controlshap.engine.exact import explain_exactly
+        from controlshap.interactions import known_interactions
+
         at_x = _evaluate_row(problem, x, row, recording)
         exact = explain_exactly(problem, plan.form, x, at_x)
         if exact is not None and not stopping.interactions:
@@ -262,6 +261,8 @@ class Run:
         noise = self.problem.noise
         if noise is None:
             return analysis
+        from controlshap.statistics.model_noise import add_noise
+
         controlled, uncontrolled = (
             add_noise(one, noise, len(self.base.rows), shared_base=shared_base, enumerated=self.plan.is_exact)
             for one in (analysis.controlled, analysis.uncontrolled)
@@ -303,6 +304,8 @@ class Run:
 
         Bounds of earlier looks hold as well: each look has its part of alpha.
         """
+        from controlshap.statistics.betting import finite_bounds
+
         assert self.stopping.output_range is not None
         terms = cast("MeanTerms", self.sampler.terms()).values[:, :-1, :, 0]  # (n, p, o)
         n, p, n_outputs = terms.shape
@@ -360,6 +363,8 @@ class Run:
         """Interactions from the same units, controlled by the functions that values have."""
         if self._pairs is not None and self._pairs[0] == self.sampler.n_units:
             return self._pairs[1]
+        from controlshap.interactions import estimate_interactions
+
         folds, analysis = (stream(self.entropy, purpose, self.row) for purpose in (Purpose.FOLDS, Purpose.INTERACTIONS))
         pairs = estimate_interactions(
             self.problem, self.sampler, self.plan.fitted_controls, self.functions, (folds, analysis)

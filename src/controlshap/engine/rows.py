@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -17,9 +17,7 @@ from controlshap._progress import ProgressLike, Reporter
 from controlshap._types import AnyArray, FloatArray
 from controlshap._version import __version__
 from controlshap.engine.choice import describe_learning, learns_across_rows, raise_default
-from controlshap.engine.device import wants_device
-from controlshap.engine.exact import explain_together, games_of_form
-from controlshap.engine.generations import Lesson, NumberedRow, explain_in_generations
+from controlshap.engine.device.support import wants_device
 from controlshap.engine.plan import Plan, make_plan
 from controlshap.engine.refusals import check_plan, refuse_budget, refuse_guarantee, refuse_interactions
 from controlshap.engine.row import explain_row
@@ -30,6 +28,9 @@ from controlshap.results.collect import KEPT, Names, RowArrays, RowResult, histo
 from controlshap.results.explanation import Explanation
 from controlshap.sampling.evaluation_log import Recording
 from controlshap.statistics.stopping import Stopping
+
+if TYPE_CHECKING:
+    from controlshap.engine.generations import Lesson, NumberedRow
 
 #: Seconds before a call shows a bar.
 DELAY = 2.0
@@ -74,6 +75,7 @@ def explain_rows(
     items = list(enumerate(rows, start=first))
     results: Iterator[RowResult]
     if stopping.online and lesson is None and learns_across_rows(problem, plan.controls):
+        from controlshap.engine.generations import explain_in_generations
 
         def explain(of_generation: Problem, n_shared: int, some: list[NumberedRow]) -> Iterator[RowResult]:
             own = make_plan(of_generation, stopping)
@@ -82,7 +84,7 @@ def explain_rows(
             )
 
         results = explain_in_generations(problem, items, explain)
-    elif plan.form is not None and not stopping.interactions and games_of_form(problem, plan.form) is not None:
+    elif plan.form is not None and not stopping.interactions and _explains_many(problem, plan.form):
         parts = [items[at : at + ROWS_AT_ONCE] for at in range(0, len(items), ROWS_AT_ONCE)]
         results = chain.from_iterable(_first_here(partial(_explain_together, problem, plan.form, task), parts, n_jobs))
     else:
@@ -222,6 +224,13 @@ def _first_here(task: Callable[[_Item], _Result], items: list[_Item], n_jobs: in
     yield from ordered_map(task, items[1:], n_jobs)
 
 
+def _explains_many(problem: Problem, form: KnownFunction) -> bool:
+    """Whether a form explains many rows at once."""
+    from controlshap.engine.exact import games_of_form
+
+    return games_of_form(problem, form) is not None
+
+
 def _explain_together(
     problem: Problem,
     form: KnownFunction,
@@ -229,6 +238,8 @@ def _explain_together(
     items: list[tuple[int, FloatArray]],
 ) -> list[RowResult]:
     """Rows of a form that explains many at once, from one call of the model; those where it fails one by one."""
+    from controlshap.engine.exact import explain_together, games_of_form
+
     rows, games = np.stack([row for _, row in items]), games_of_form(problem, form)
     assert games is not None
     where = f"rows {items[0][0]} to {items[-1][0]} themselves"

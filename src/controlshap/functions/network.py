@@ -20,7 +20,6 @@ from scipy.special import expit, ndtr
 
 from controlshap._types import FloatArray
 from controlshap.data.players import Players
-from controlshap.functions.arranged import arranged_logistic_values
 from controlshap.functions.base import KnownFunction
 from controlshap.functions.logistic import WIDEST, logistic_interactions, logistic_values, score_bound
 
@@ -87,6 +86,8 @@ class Network(KnownFunction):
             if players.arrangement is None:
                 of_unit = logistic_values(intercept, at_x, at_draws, self.precision)
             else:
+                from controlshap.functions.arranged import arranged_logistic_values
+
                 of_unit = arranged_logistic_values(intercept, at_x, at_draws, players.arrangement, self.precision)
             values = values + scale * of_unit
         return np.asarray(values)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray
 from controlshap.functions.base import KnownFunction, warn_not_exact
-from controlshap.functions.composed import Combination, Transformed
 from controlshap.functions.kernel_machine import read_kernel_machine
 from controlshap.functions.logistic import PRECISION
 from controlshap.functions.network import Network
-from controlshap.functions.polynomial import Quadratic
 from controlshap.functions.tree_readers.read import count_probes, read_trees
 from controlshap.models.derivatives.closed_form import closed_form
 from controlshap.models.margins import MarginOf
+
+if TYPE_CHECKING:
+    from controlshap.functions.composed import Combination
 
 #: Steps times background rows beyond which a row would take ten seconds and more: sampling is then the better bargain.
 MOST_STEPS = 2e9
@@ -55,6 +56,8 @@ def read_form(model: Any, *, margin: bool) -> KnownFunction | None:
     """The function that a fitted model predicts: a value, a probability, or with `margin` what is before its link."""
     closed = closed_form(model)
     if closed is not None and (margin or closed.link == "identity"):
+        from controlshap.functions.polynomial import Quadratic
+
         single = len(closed.coef) == 1
         return Quadratic(closed.intercept[0], closed.coef[0]) if single else Quadratic(closed.intercept, closed.coef)
     if closed is not None:
@@ -114,6 +117,8 @@ def _read_pipeline(model: Any, *, margin: bool) -> KnownFunction | None:
     before = [step for _, step in model.steps[:-1] if step is not None and step != "passthrough"]
     if not all(_is_one_of(step, "sklearn.preprocessing", _BY_COLUMN) for step in before):
         return None
+    from controlshap.functions.composed import Transformed
+
     inner = read_form(model.steps[-1][1], margin=margin)
     return None if inner is None else Transformed(inner, tuple(step.transform for step in before))
 
@@ -159,5 +164,7 @@ def _read_stacking(model: Any, *, margin: bool) -> KnownFunction | None:
 
 
 def _combine(parts: list[KnownFunction | None], weights: FloatArray, constant: float) -> Combination | None:
+    from controlshap.functions.composed import Combination
+
     known = tuple(part for part in parts if part is not None)
     return Combination(known, weights, constant) if known and len(known) == len(parts) else None

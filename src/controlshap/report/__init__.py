@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from controlshap._checks import check_level
+from controlshap._checks import as_path, check_level
 from controlshap._errors import InvalidArgumentError
-from controlshap._files import as_path, replacing
+from controlshap._files import replacing
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation

@@ -9,23 +9,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from controlshap._checks import check_level
+from controlshap._checks import as_folder, as_path, check_level
 from controlshap._errors import InvalidArgumentError
-from controlshap._files import as_folder, as_path
 from controlshap._optional import require
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.data.players import is_one_hot
 from controlshap.results.axes import axes, join_rows, output_number, row_index, take_output, take_rows
-from controlshap.results.check import Check, check_errors
-from controlshap.results.interactions import Interactions
-from controlshap.results.intervals import guaranteed_interval, half_widths
-from controlshap.results.ranking import Ranking, rank
-from controlshap.results.summary import Summary, summarise
-from controlshap.results.wording import describe_outputs
 from controlshap.statistics.one_more_jump import FEWEST_DOF
 
 if TYPE_CHECKING:
     from controlshap.plots import Plots
+    from controlshap.results.check import Check
+    from controlshap.results.interactions import Interactions
+    from controlshap.results.ranking import Ranking
+    from controlshap.results.summary import Summary
 
 StrArray = np.ndarray[Any, np.dtype[np.str_]]
 
@@ -234,6 +231,8 @@ class Explanation:
     @property
     def output_labels(self) -> tuple[str, ...]:
         """Each output in words, such as "probability of class 'malignant'"."""
+        from controlshap.results.wording import describe_outputs
+
         return tuple(describe_outputs(self))
 
     @property
@@ -300,6 +299,8 @@ class Explanation:
         -------
         low, high : ndarray of the shape of `values`
         """
+        from controlshap.results.intervals import guaranteed_interval, half_widths
+
         level = check_level(level)
         if guarantee is not None or output_range is not None:
             return guaranteed_interval(
@@ -319,15 +320,21 @@ class Explanation:
         Check
             Prints as a sentence.
         """
+        from controlshap.results.check import check_errors
+
         return check_errors(self)
 
     def ranking(self, level: float = 0.95) -> Ranking:
         """Players by magnitude, which of them are separated, and how likely neighbours are to swap on a rerun."""
+        from controlshap.results.ranking import rank
+
         return rank(self, check_level(level))
 
     @property
     def interactions(self) -> Interactions:
         """Pairwise interactions with errors, of an explanation that was made with `interactions=2`."""
+        from controlshap.results.interactions import Interactions
+
         if self.interaction_indices is None:
             raise InvalidArgumentError(
                 "`explanation.interactions`: none were asked for. Explain with interactions=2, which takes no further "
@@ -343,6 +350,8 @@ class Explanation:
         sampled_rows : bool
             Whether the explained rows are a sample, whose choice is then part of the standard errors.
         """
+        from controlshap.results.summary import summarise
+
         if sampled_rows and len(self) < 2:
             raise InvalidArgumentError("`sampled_rows=True` needs two explained rows or more. Leave it out.")
         return summarise(self, sampled_rows=sampled_rows)

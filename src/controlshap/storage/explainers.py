@@ -21,7 +21,7 @@ from controlshap.functions.network import Network
 from controlshap.functions.polynomial import Quadratic
 from controlshap.functions.trees import TreeFunction
 from controlshap.functions.waves import Waves
-from controlshap.models.derivatives import FiniteDifferences
+from controlshap.models.derivatives.finite_differences import FiniteDifferences
 from controlshap.problem import Assembly
 from controlshap.strategies import CONTROLS, ESTIMATORS, VALUE_FUNCTIONS, VARIANCES
 from controlshap.values import Causal
@@ -30,7 +30,7 @@ from controlshap.values import Causal
 _CLASSES = {
     type(one).__name__: type(one)
     for table in (VALUE_FUNCTIONS, ESTIMATORS, CONTROLS, VARIANCES)
-    for one in table.values()
+    for one in (make() for make in table.values())
 } | {
     cls.__name__: cls
     for cls in (

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from controlshap._checks import as_path
 from controlshap._errors import InvalidArgumentError
-from controlshap._files import as_path, read_folder, write_folder
+from controlshap._files import read_folder, write_folder
 from controlshap.data.columns import LARGEST_WHOLE, is_missing
 from controlshap.results.explanation import Explanation, History
 

@@ -1,11 +1,27 @@
 """Value functions, which say what "absent" means; one per file. They know the data, never the model."""
 
+from typing import TYPE_CHECKING
+
+from controlshap._lazy import lazy_names
 from controlshap.values.base import Imputer, ValueFunction
-from controlshap.values.causal import Causal
-from controlshap.values.empirical import Empirical
-from controlshap.values.gaussian import GaussianConditional
 from controlshap.values.marginal import Marginal
-from controlshap.values.mixture import Mixture
-from controlshap.values.sampler import Sampler
+
+if TYPE_CHECKING:
+    from controlshap.values.causal import Causal
+    from controlshap.values.empirical import Empirical
+    from controlshap.values.gaussian import GaussianConditional
+    from controlshap.values.mixture import Mixture
+    from controlshap.values.sampler import Sampler
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "causal": ("Causal",),
+        "empirical": ("Empirical",),
+        "gaussian": ("GaussianConditional",),
+        "mixture": ("Mixture",),
+        "sampler": ("Sampler",),
+    },
+)
 
 __all__ = ["Causal", "Empirical", "GaussianConditional", "Imputer", "Marginal", "Mixture", "Sampler", "ValueFunction"]

@@ -1,9 +1,16 @@
 """Covariance of `solve(mean(terms))`; one method per file. Arrays only."""
 
+from typing import TYPE_CHECKING
+
+from controlshap._lazy import lazy_names
 from controlshap.variances.analytic import Analytic
 from controlshap.variances.base import Variance
-from controlshap.variances.bootstrap import Bootstrap
-from controlshap.variances.grouped import Grouped
 from controlshap.variances.least_squares import LeastSquares
+
+if TYPE_CHECKING:
+    from controlshap.variances.bootstrap import Bootstrap
+    from controlshap.variances.grouped import Grouped
+
+__getattr__, __dir__ = lazy_names(__name__, {"bootstrap": ("Bootstrap",), "grouped": ("Grouped",)})
 
 __all__ = ["Analytic", "Bootstrap", "Grouped", "LeastSquares", "Variance"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -164,3 +164,54 @@ class Reading:
     float32: bool
     offset: FloatArray | None
     tolerance: float = 1e-6
+
+    def verify(self, n_probes: int) -> TreeFunction | None:
+        """The function of the trees; None where it does not predict, on so many rows, as the model does."""
+        nodes = Nodes.concatenate(self.trees)
+        function = nodes.to_function(self.n_columns, np.zeros(nodes.values.shape[1]), float32=self.float32)
+
+        def compare(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+            """Predictions of the model `(n, outputs)`, and their differences from the sum of the leaves."""
+            expected = np.asarray(self.predict(rows), dtype=float).reshape(len(rows), -1)
+            return expected, expected - function.predict(rows).reshape(expected.shape)
+
+        rows = _probe_rows(nodes, self.n_columns, n_probes)
+        expected, gaps = compare(rows)
+        offset = gaps.mean(axis=0) if self.offset is None else self.offset
+        limit = self.tolerance * (np.abs(expected).max() + np.abs(offset).max())
+        if not (np.abs(gaps - offset) <= limit).all():
+            return None
+        rng = np.random.default_rng(1)
+        try:
+            _, gaps = compare(np.where(rng.random(rows.shape) < 0.3, np.nan, rows))
+        except ValueError:
+            pass  # a model that refuses NaN need not be reproduced there
+        else:
+            if not (np.abs(gaps - offset) <= limit).all():
+                return None
+        return replace(function, offset=offset)
+
+
+def _probe_rows(nodes: Nodes, n_columns: int, n_probes: int) -> FloatArray:
+    """Rows of values at thresholds, next to them, between and beyond them, in random combinations."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(n_probes, n_columns))
+    inner = nodes.left >= 0
+    for column in range(n_columns):
+        cuts = np.unique(nodes.thresholds[inner & (nodes.columns == column)])
+        cuts = cuts[np.abs(cuts) < np.finfo(np.float32).max / 2]  # some libraries write infinity so
+        if not len(cuts):
+            continue
+        single = cuts.astype(np.float32)
+        candidates = (
+            cuts,
+            np.nextafter(cuts, np.inf),
+            single.astype(float),
+            np.nextafter(single, np.float32(np.inf)).astype(float),
+            (cuts[1:] + cuts[:-1]) / 2,
+            np.array([cuts[0] - 1 - abs(cuts[0]), 0.0, cuts[-1] + 1 + abs(cuts[-1])]),
+        )
+        every = np.concatenate(candidates)
+        # lightgbm cuts at +-1e-35 around 0, and what it does on the cut itself no data will ever show
+        rows[:, column] = rng.choice(every[(every == 0) | (np.abs(every) > 1e-30)], size=n_probes)
+    return rows

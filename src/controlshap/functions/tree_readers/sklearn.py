@@ -14,17 +14,9 @@ from controlshap.functions.tree_readers.nodes import Nodes, Reading
 _IDENTITY = ("squared_error", "absolute_error", "quantile")
 
 
-def read_tree(model: Any) -> Reading | None:
-    """A single tree: `DecisionTree*`, `ExtraTree*`."""
-    return _read_mean(model, [model])
-
-
-def read_forest(model: Any) -> Reading | None:
-    """The mean of trees: `RandomForest*`, `ExtraTrees*`."""
-    return _read_mean(model, model.estimators_)
-
-
-def _read_mean(model: Any, trees: list[Any]) -> Reading | None:
+def read_forest(model: Any, *, margin: bool) -> Reading | None:  # noqa: ARG001 (a mean has no link)
+    """The mean of trees, `RandomForest*` and `ExtraTrees*`, or a single one, `DecisionTree*` and `ExtraTree*`."""
+    trees = getattr(model, "estimators_", [model])
     if model.n_outputs_ != 1:
         return None
     classes = len(model.classes_) if hasattr(model, "classes_") else 0

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from controlshap._checks import as_path
 from controlshap._errors import InvalidArgumentError
-from controlshap._files import as_path, hash_file
+from controlshap._files import hash_file
 from controlshap._optional import require
 from controlshap.models.adapters import as_model
 from controlshap.models.files.boosters import load_lightgbm, load_xgboost
