@@ -7,7 +7,7 @@ from scipy.stats import chisquare
 
 from controlshap.estimators.kernel import sample_coalitions, size_probabilities
 from controlshap.estimators.permutation import sample_permutations
-from controlshap.statistics.two_stage import block_rows, visit_sequence
+from controlshap.statistics.visits import block_rows, visit_sequence
 from controlshap.testing.exhaustive import every_coalition, every_permutation
 
 LEVEL = 1e-4

@@ -33,7 +33,8 @@ from controlshap.functions.logistic import WIDEST
 from controlshap.functions.network import PRECISION, Network
 from controlshap.functions.polynomial import Quadratic
 from controlshap.functions.waves import Waves
-from controlshap.statistics.two_stage import TwoStageDesign, visit_sequence
+from controlshap.statistics.two_stage import TwoStageDesign
+from controlshap.statistics.visits import visit_sequence
 from controlshap.testing import marginal_game, shapley_by_definition
 
 pytestmark = pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # lightgbm invents names

@@ -11,7 +11,8 @@ from controlshap.statistics.background_error import background_variances
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.terms import MeanTerms
-from controlshap.statistics.two_stage import MANY_UNITS, TwoStageDesign, visit_sequence
+from controlshap.statistics.two_stage import MANY_UNITS, TwoStageDesign
+from controlshap.statistics.visits import visit_sequence
 from controlshap.variances import Analytic
 
 

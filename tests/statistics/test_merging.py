@@ -13,7 +13,8 @@ from controlshap._random import Purpose, stream
 from controlshap.engine import rows as running
 from controlshap.statistics import two_stage
 from controlshap.statistics.batches import Batches
-from controlshap.statistics.two_stage import TwoStageDesign, visit_sequence
+from controlshap.statistics.two_stage import TwoStageDesign
+from controlshap.statistics.visits import visit_sequence
 
 PATHS = [
     (features, estimator)

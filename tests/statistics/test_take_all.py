@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import controlshap as cs
-from controlshap.statistics.two_stage import FIRST_VISITS, TwoStageDesign, choose_take_all, visit_sequence
+from controlshap.statistics.two_stage import TwoStageDesign
+from controlshap.statistics.visits import FIRST_VISITS, choose_take_all, visit_sequence
 from controlshap.testing import marginal_game, shapley_by_definition
 
 N_BLOCKS = 20

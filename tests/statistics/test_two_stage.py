@@ -6,7 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chi2
 
 from controlshap.statistics.covariance_root import CovarianceRoot
-from controlshap.statistics.two_stage import TwoStageDesign, visit_sequence
+from controlshap.statistics.two_stage import TwoStageDesign
+from controlshap.statistics.visits import visit_sequence
 
 
 def population(seed, n_blocks=20):

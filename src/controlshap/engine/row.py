@@ -159,7 +159,7 @@ class Run:
         base = base_sample(problem, game, estimator, plan.n_base_draws, plan.budget, rng)
         sampler = UnitSampler(
             game, estimator, base, entropy, row, independent_units=plan.variance.needs_independent_units,
-            with_replacement=plan.with_replacement, keeps=plan.keeps, planned=plan.budget,
+            with_replacement=plan.with_replacement, keeps=plan.keeps, planned=plan.budget, early=plan.early,
         )  # fmt: skip
         most = sampler.n_blocks if plan.is_exact else sampler.affordable(stopping.budget - game.n_evaluations)
         first = stopping.first_stage(estimator.fewest_units(p), most)

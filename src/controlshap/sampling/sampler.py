@@ -40,6 +40,8 @@ class UnitSampler:
     keeps : {"units", "batches", "coalition means"}
     planned : int
         Evaluations that the visits are planned for.
+    early : bool
+        Whether the run may end before.
     """
 
     game: Game
@@ -51,6 +53,7 @@ class UnitSampler:
     with_replacement: bool = False
     keeps: Keeping = "units"
     planned: int = 0
+    early: bool = True
     kept: KeptUnits | BatchedUnits = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,11 +82,19 @@ class UnitSampler:
         differs = differs_from_x(game.x, base.rows, game.imputer.players)
         if self.planned:
             changes = game.at_x[:, 0] - base.values[:, :, 0]
-            self.stream.plan_visits(changes, differs, self.planned // self.unit_cost)
+            self.stream.plan_visits(
+                changes, differs, self._count_planned(float(differs.sum(axis=1).mean())), early=self.early
+            )
         # where x differs from every row in every player, no two coalitions of a row are the same, nor another row
         all_new = estimator.has_distinct_coalitions and differs.all()
         if game.imputer.mixes_columns and not all_new:
             game.remember(base.rows, base.values[:, :, 0])
+
+    def _count_planned(self, n_differing: float) -> int:
+        """Units that the planned evaluations pay for, steps of players in which x and a row agree being free."""
+        p, steps = self.game.imputer.players.n_players, max(1.0, n_differing - 1.0)
+        share = 1.0 if self.estimator.is_least_squares or p < 2 else steps / (p - 1.0)
+        return int((self.planned - self.game.n_evaluations) / (self.unit_cost * share))
 
     @property
     def n_units(self) -> int:

@@ -17,7 +17,14 @@ from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.estimators.base import Estimator, UnitDraws
 from controlshap.problem import BaseSample
 from controlshap.statistics.batches import UnitIds
-from controlshap.statistics.two_stage import TakeAll, block_rows, choose_take_all, visit_sequence
+from controlshap.statistics.visits import (
+    REVISIT_EVERY,
+    TakeAll,
+    block_rows,
+    choose_take_all,
+    revisit_every,
+    visit_sequence,
+)
 from controlshap.values.base import Imputer
 
 #: Units that share a random stream.
@@ -58,6 +65,7 @@ class UnitStream:
     row: int
     visiting: Visiting
     take_all: TakeAll | None = None
+    every: int = REVISIT_EVERY
     dealt: list[Any] = field(default_factory=list)
     n_units: int = field(default=0, init=False)
 
@@ -113,11 +121,16 @@ class UnitStream:
             return np.broadcast_to(self._blocks, (len(blocks), self._blocks.shape[1]))
         return self._blocks[blocks]
 
-    def plan_visits(self, changes: FloatArray, differs: BoolArray, n_units: int) -> None:
-        """Choose blocks to be taken all, from f(x) - f(b) `(rows, outputs)` and what differs `(rows, players)`."""
+    def plan_visits(self, changes: FloatArray, differs: BoolArray, n_units: int, *, early: bool) -> None:
+        """Choose blocks to be taken all, from f(x) - f(b) `(rows, outputs)` and what differs `(rows, players)`.
+
+        Where the run cannot end before its last unit, the first pass has no more second visits than are enough.
+        """
         if self.visiting == "in cycles" and self.n_blocks > 1:
             tells = np.asarray(differs[self._blocks].any(axis=1))
             self.take_all = choose_take_all(changes[self._blocks].mean(axis=1), tells, n_units)
+            if self.take_all is None and not early:
+                self.every = revisit_every(self.n_blocks, n_units)
 
     @property
     def taken(self) -> IntArray:
@@ -143,7 +156,7 @@ class UnitStream:
         elif self.n_units == 0:
             # the first two passes are interwoven; every later one is a fresh shuffle
             others = np.setdiff1d(np.arange(self.n_blocks), self.taken)
-            parts = [others[visit_sequence(len(others), 2 * len(others), self._rng)]]
+            parts = [others[visit_sequence(len(others), 2 * len(others), self._rng, self.every)]]
         n_ahead = len(parts[0])
         while n_ahead < n_units:
             parts.append(self._rng.permutation(self.n_blocks))

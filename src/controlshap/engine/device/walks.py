@@ -21,7 +21,8 @@ from controlshap.engine.device.counters import (
 from controlshap.engine.device.evaluation import DeviceEvaluator
 from controlshap.engine.device.rows import Conditioner, mixed_rows, prefix_masks
 from controlshap.engine.device.taylor import TaylorPolynomials
-from controlshap.statistics.two_stage import TwoStageDesign, visit_sequence
+from controlshap.statistics.two_stage import TwoStageDesign
+from controlshap.statistics.visits import visit_sequence
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,163 @@
+"""Which blocks of background rows units visit, one after the other.
+
+Shuffled passes, with second visits in the first one, since they alone show the variance within a block; and blocks that
+are visited several times at once. `two_stage.py` says what this means for the variance.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from controlshap._types import BoolArray, FloatArray, IntArray
+
+#: Below this sampling fraction the part of the variance within blocks, which is in proportion to it, is a tenth at
+#: most, and not worth its visits (docs/mathematics.md, section 6).
+FRESH_FRACTION = 0.1
+#: After that, every fifth visit of the first pass is a second visit, to learn the part within blocks: a fifth of the
+#: pass is the price, and of M rows M/5 show their own variance (docs/mathematics.md, section 6).
+REVISIT_EVERY = 5
+#: Second visits that are enough where the number of units is known before: with 8 degrees of freedom an interval is
+#: 1.18 times as wide as with all, and of many rows a twelfth of the pass is the price (docs/mathematics.md, section 6).
+ENOUGH_VISITS, ENOUGH_SHARE = 8, 1.0 / 12.0
+#: Visits that a block of the take-all stratum has first: three contrasts, the fewest degrees of freedom of an interval.
+FIRST_VISITS = 4
+#: Where the block alone tells of a player: what one visit in four shows (a rule of three other players does, in walks)
+#: is missed by 12 visits one time in 30, by 4 one time in 3.
+TELLING_VISITS = 12
+#: Times as far as the others that such a block is: of 1,000 normal distances from the median none is 4 times the mean.
+FAR = 4.0
+#: Visits that are expected where none comes one time in 20: exp(-3) = 0.05.
+RULE_OF_THREE = 3.0
+NEVER = 2**62
+TINY = 1e-300
+
+
+def visit_sequence(
+    n_blocks: int, n_units: int, rng: np.random.Generator | None, every: int = REVISIT_EVERY
+) -> IntArray:
+    """Blocks to visit, in order; a shorter sequence from an equal stream is a prefix of a longer one.
+
+    The first pass visits every block once, in random order, with a second visit mixed in as every so-many-th one (they
+    alone show the variance within a block); the second pass visits the blocks that have had one
+    visit; every later pass is a fresh shuffle. Without `rng` the blocks stand for themselves in an order that is random
+    already: those that have had one visit more than others are the first.
+    """
+    shuffle = np.arange if rng is None else rng.permutation
+    order = shuffle(n_blocks)
+    head = count_fresh(n_blocks)
+    fresh = every - 1  # first visits between two second ones
+    revisited = max(0, n_blocks - head) // fresh
+    mixed = np.empty((revisited, every), dtype=order.dtype)
+    mixed[:, :fresh] = order[head : head + revisited * fresh].reshape(revisited, fresh)
+    mixed[:, fresh] = order[:revisited]
+    passes = [order[:head], mixed.ravel(), order[head + revisited * fresh :], order[revisited:]]
+    n_visits = sum(len(part) for part in passes)
+    while n_visits < n_units:
+        passes.append(shuffle(n_blocks))
+        n_visits += n_blocks
+    return np.concatenate(passes)[:n_units]
+
+
+def count_fresh(n_blocks: int) -> int:
+    """Visits before the first second one."""
+    return max(1, math.ceil(FRESH_FRACTION * n_blocks))
+
+
+def count_enough(n_blocks: int) -> int:
+    """Second visits that are enough."""
+    return max(ENOUGH_VISITS, math.ceil(ENOUGH_SHARE * n_blocks))
+
+
+def revisit_every(n_blocks: int, n_units: int) -> int:
+    """Which visit of the first pass is a second one, if there will be so many units.
+
+    The noise between blocks is in proportion to those that are left out, and ends with the pass. So second visits are
+    no more than enough, unless there are units for more of them after the pass.
+    """
+    mixed, enough = n_units - count_fresh(n_blocks), count_enough(n_blocks)
+    if n_units >= n_blocks + enough:
+        return max(REVISIT_EVERY, math.ceil(mixed / (n_units - n_blocks)))
+    return max(REVISIT_EVERY, mixed // enough)
+
+
+@dataclass(frozen=True)
+class TakeAll:
+    """Blocks that are visited several times at once, since what they show alone is a large part of a value.
+
+    f(b) is known for all rows before anything is sampled. A row far from the others in f(x) - f(b) is one of a kind: a
+    sample that lacks it shows nothing of it (Cochran, section 5A.9).
+
+    Attributes
+    ----------
+    blocks : ndarray of shape (k,)
+    every : int
+        Units from one visit to these blocks to the next, after the first visits.
+    first_visits : int
+        Visits that each of them has first.
+    """
+
+    blocks: IntArray
+    every: int
+    first_visits: int = FIRST_VISITS
+
+    @property
+    def n_first(self) -> int:
+        """Units up to which each of these blocks has had its first visits, in turns with others."""
+        return 2 * self.first_visits * len(self.blocks)
+
+    def visits(self, positions: IntArray) -> tuple[BoolArray, IntArray]:
+        """Which units `(n,)` at positions in the sequence visit these blocks, and the block of each that does."""
+        after = positions - self.n_first
+        theirs = np.where(after < 0, positions % 2 == 0, after % self.every == 0)
+        number = np.where(after < 0, positions // 2, after // self.every)
+        return theirs, self.blocks[number[theirs] % len(self.blocks)]
+
+
+def choose_take_all(changes: FloatArray, differs: BoolArray, n_units: int) -> TakeAll | None:
+    """Blocks to be taken all, if there will be so many units; None for none.
+
+    `changes` (n_blocks, outputs) is f(x) - f(b), and `differs` (n_blocks, players) says where players are not as in x.
+    A block is taken if its share of the distances from the median is worth the first visits and is FAR times the mean
+    and the median share of those that are left, as long as half of the units suffice. Blocks that alone tell of some
+    player, and which a sample would miss more than one time in 20, are taken if half of the units suffice for all of
+    them, and then have more first visits.
+    """
+    most = min(len(changes) - 2, n_units // (2 * FIRST_VISITS))
+    if most <= 0:
+        return None
+    distance = np.abs(changes - np.median(changes, axis=0))
+    total = distance.sum(axis=0)
+    share = (distance / np.where(total > 0, total, 1.0)).max(axis=1, initial=0.0)
+    order, k = np.argsort(-share, kind="stable"), 0
+    while k < most and share[order[k]] * n_units >= FIRST_VISITS * share.sum() > 0:
+        left = share[order[k:]]
+        if left[0] <= FAR * max(float(np.median(left)), float(left.mean())):
+            break
+        k += 1
+    n_telling = differs.sum(axis=0)
+    rare = (n_telling > 0) & (n_telling * n_units < RULE_OF_THREE * len(changes))
+    telling = np.setdiff1d(np.flatnonzero((differs & rare).any(axis=1)), order[:k])
+    if 2 * FIRST_VISITS * (k + len(telling)) > n_units:
+        telling = telling[:0]
+    blocks = np.concatenate([order[:k], telling])[:most]
+    if not len(blocks):
+        return None
+    visits = min(TELLING_VISITS, n_units // (2 * len(blocks))) if len(telling) else FIRST_VISITS
+    first = visits * len(blocks)
+    extra = min(n_units * share[blocks].sum() / max(share.sum(), TINY), n_units / 2) - first
+    return TakeAll(blocks, max(2, int((n_units - 2 * first) / extra)) if extra >= 1.0 else NEVER, visits)
+
+
+def block_rows(n_rows: int, n_draws: int) -> IntArray:
+    """Rows of each block, shape (n_blocks, n_draws): every row is in equally many blocks.
+
+    Blocks are windows of `n_draws` consecutive rows of a circle (the caller shuffles it), so the mean
+    over all blocks is the mean over all rows, also when `n_draws` does not divide `n_rows`.
+    """
+    n_draws = min(n_draws, n_rows)
+    n_blocks = n_rows // math.gcd(n_rows, n_draws)
+    starts = np.arange(n_blocks) * n_draws
+    return (starts[:, None] + np.arange(n_draws)) % n_rows
