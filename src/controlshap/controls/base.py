@@ -98,8 +98,13 @@ class Control(ABC):  # noqa: B024 (which of the methods are implemented is for t
         """Fit a function to the rows outside a fold (None: to all)."""
         raise NotImplementedError(f"{type(self).__name__} is not fitted to evaluated rows")
 
-    def fit_coalitions(self, signs: FloatArray, targets: FloatArray, others: IntArray) -> FittedProcess:
-        """Fit to some units `others`, with the signs `(n, players)` of coalitions and targets `(n,)` of all units."""
+    def fit_coalitions(
+        self, signs: FloatArray, targets: FloatArray, others: IntArray
+    ) -> tuple[FittedProcess, IntArray]:
+        """Fit to some units `others`, with the signs `(n, players)` of coalitions and targets `(n,)` of all units.
+
+        Returns the fit and the units that it knows.
+        """
         raise NotImplementedError(f"{type(self).__name__} is not fitted to values of coalitions")
 
 

@@ -42,8 +42,10 @@ class CoalitionProcess(Control):
     def __post_init__(self) -> None:
         check_at_least(self, n_folds=2, max_units=20)
 
-    def fit_coalitions(self, signs: FloatArray, targets: FloatArray, others: IntArray) -> FittedProcess:
-        """Fit to some units; a pair of coalitions that occurs several times is used once."""
+    def fit_coalitions(
+        self, signs: FloatArray, targets: FloatArray, others: IntArray
+    ) -> tuple[FittedProcess, IntArray]:
+        """Fit to some units, and say to which; a pair of coalitions that occurs several times is used once."""
         _, first = np.unique(signs[others], axis=0, return_index=True)
         chosen = others[np.sort(first)[: self.max_units]]
-        return fit_process(signs[chosen], targets[chosen])
+        return fit_process(signs[chosen], targets[chosen]), chosen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from controlshap._types import BoolArray, FloatArray
+from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.controls import Control
 from controlshap.controls.fits.rows import FoldedRows
 from controlshap.crossfitting.folds import Folds
@@ -12,7 +12,7 @@ from controlshap.estimators.base import UnitDraws
 from controlshap.functions.base import KnownFunction
 from controlshap.sampling.game import FunctionGame
 from controlshap.sampling.sampler import UnitSampler
-from controlshap.statistics.size_strata import count_by_size, count_pairs
+from controlshap.statistics.size_strata import count_pairs
 from controlshap.statistics.terms import LeastSquaresTerms
 
 #: Coalitions of which a function is evaluated at once on the whole background.
@@ -24,11 +24,8 @@ def process_controls(
 ) -> tuple[FloatArray, FloatArray]:
     """Controls `(n, 1, outputs, 2)` of a process over coalitions, the same for all draws; the second is 0.
 
-    The first are for values, the second for variances. A process g interpolates the pairs that it was fitted to, so a
-    fold is a sample of those pairs alone that g does not know: of N pairs of a size, a share rho. What g leaves of the
-    fold's targets t therefore counts rho times in the values, which is the control `g + (1 - rho) (t - g)`; the
-    error is the one of residuals t - g in a sample without replacement (docs/mathematics.md, section 12). Pairs of no
-    fold are known to every process, and nothing of them is left to chance.
+    The first are for values, the second for variances: targets less the residuals of `count_residuals`
+    (docs/mathematics.md, section 12). Pairs of no fold are known to every process that has room for them.
     """
     fold = folds.of_kept
     assert fold is not None
@@ -37,30 +34,69 @@ def process_controls(
     there, members = np.array(count_pairs(p), dtype=float), (signs > 0).sum(axis=1)
     size = np.minimum(members, p - members) - 1
     of_values, of_errors = np.zeros((2, terms.n_units, len(data), 2))
-    whole = np.flatnonzero(fold < 0)
     for output, of_output in enumerate(data):
-        # in both: a coefficient from residuals that only one of them leaves on these pairs would be far from 1
-        for controls in (of_values, of_errors):
-            controls[whole, output, 0] = terms.targets[whole, output, 0]
+        targets = terms.targets[:, output, 0]
+        left: FloatArray = np.zeros((folds.n_folds, terms.n_units))
+        known = np.zeros(left.shape, dtype=bool)
+        additive: FloatArray = np.zeros(terms.n_units)
         for k in range(folds.n_folds):
-            inside, others = np.flatnonzero(fold == k), np.flatnonzero(fold != k)
             first: FloatArray = np.zeros(terms.n_units)
-            known: FloatArray = np.zeros(p)
+            start: FloatArray = np.zeros(p)
             if process.start is not None:
                 function = process.start.fit(of_output, k)
                 values = function.draw_values(sampler.game.x, sampler.base.rows, sampler.game.imputer.players)
                 if values is not None:
-                    known, first = values.mean(axis=0), _targets_of(function, sampler, signs > 0)
-            fitted = process.fit_coalitions(signs, terms.targets[:, output, 0] - first, others)
-            additive = terms.regressors @ (known + fitted.values())
-            predicted = first[inside] + fitted.predict(signs[inside])
-            unknown = (1.0 - count_by_size(fitted.signs > 0) / there)[size[inside]]
-            left = terms.targets[inside, output, 0] - predicted
-            of_errors[inside, output, 0] = predicted - additive[inside]
-            of_values[inside, output, 0] = of_errors[inside, output, 0] + (1.0 - unknown) * left
-            for controls in (of_values, of_errors):
-                controls[whole, output, 0] -= additive[whole] / folds.n_folds
+                    start, first = values.mean(axis=0), _targets_of(function, sampler, signs > 0)
+            fitted, chosen = process.fit_coalitions(signs, targets - first, np.flatnonzero(fold != k))
+            known[k, chosen] = True
+            left[k] = targets - first - fitted.predict(signs)
+            additive += terms.regressors @ (start + fitted.values()) / folds.n_folds
+        for_values, for_errors = count_residuals(left, known, size, there)
+        of_values[:, output, 0] = targets - for_values - additive
+        of_errors[:, output, 0] = targets - for_errors - additive
     return of_values[:, None], of_errors[:, None]
+
+
+def count_residuals(
+    left: FloatArray, known: BoolArray, size: IntArray, there: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Residuals of pairs `(n,)` as they count in the estimate, and in its variance.
+
+    Of the N pairs of a size n are here. Process k of K knows c_k of them, whose residuals count whole; of the other
+    `N - c_k` pairs those here are a sample without replacement. With I the number of (process, pair here) in which the
+    process does not know the pair, a residual counts `w = sum_k (N - c_k) / (K I)` there, and 1/K where it is known.
+
+    If the residual of a pair, of variance 1, is the same for all processes that do not know it, and m_u of them do not
+    know pair u, the error of the sum over all pairs has the variance `(w - 1/K)^2 sum_u m_u^2 + N - n`. The regression
+    counts `N (N - n) / n` (`size_strata`).
+
+    Parameters
+    ----------
+    left : ndarray of shape (processes, n)
+        Targets less what each process predicts.
+    known : ndarray of shape (processes, n)
+        Pairs that each process was fitted to.
+    size : ndarray of shape (n,)
+        Place of each pair's size in `there`.
+    there : ndarray of shape (sizes,)
+        Pairs of each size.
+    """
+    n_processes = len(left)
+    lacking = (~known).sum(axis=0)
+    here = np.bincount(size, minlength=len(there)).astype(float)
+    seen = np.bincount(size, weights=lacking, minlength=len(there))
+    squares = np.bincount(size, weights=lacking**2.0, minlength=len(there))
+    # a size that every process knows whole leaves nothing to weigh
+    weight = np.where(
+        seen > 0, (n_processes * there - (n_processes * here - seen)) / (n_processes * np.maximum(seen, 1.0)), 0.0
+    )
+    share = (here / there)[size]
+    unknown = (left * ~known).sum(axis=0)
+    for_values = share * ((left * known).sum(axis=0) / n_processes + weight[size] * unknown)
+    variance = (weight - 1.0 / n_processes) ** 2 * squares + there - here
+    counted = there * (there - here) / np.maximum(here, 1.0)
+    ratio = np.sqrt(variance / np.where(counted > 0, counted, 1.0)) * (counted > 0)
+    return for_values, ratio[size] * unknown / np.maximum(lacking, 1)
 
 
 def _targets_of(function: KnownFunction, sampler: UnitSampler, coalitions: BoolArray) -> FloatArray:
