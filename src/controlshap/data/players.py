@@ -77,8 +77,16 @@ class Players:
 
     def column_order(self, permutations: IntArray) -> IntArray:
         """Turn permutations of players `(n, n_players)` into permutations of columns, those of a group adjacent."""
+        if not self.is_grouped:
+            return permutations  # columns are numbered as their players
         ranks = np.argsort(permutations, axis=1)
         return np.argsort(ranks[:, self.owner], axis=1, kind="stable")
+
+    def count_columns(self, permutations: IntArray) -> IntArray:
+        """Columns `(n, n_players + 1)` of the first 0, 1, 2, ... players of permutations."""
+        ends = np.zeros((len(permutations), self.n_players + 1), dtype=np.int64)
+        np.cumsum(self.sizes[permutations], axis=1, out=ends[:, 1:])
+        return ends
 
 
 def resolve_players(groups: Groups, feature_names: Sequence[str]) -> Players:

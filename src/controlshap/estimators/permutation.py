@@ -117,6 +117,7 @@ def reverse_permutations(permutations: IntArray, arrangement: Arrangement | None
 
 def walk_contributions(permutations: IntArray, values: FloatArray) -> FloatArray:
     """Contribution of each player at its place `(u, players, ...)`, from values `(u, players + 1, ...)` along walks."""
-    added = np.diff(values, axis=1)
-    places = np.argsort(permutations, axis=1)
-    return np.take_along_axis(added, places.reshape(*places.shape, *[1] * (values.ndim - 2)), axis=1)
+    added = values[:, 1:] - values[:, :-1]
+    contributions = np.empty(added.shape)
+    np.put_along_axis(contributions, permutations.reshape(*permutations.shape, *[1] * (values.ndim - 2)), added, axis=1)
+    return contributions

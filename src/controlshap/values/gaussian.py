@@ -273,23 +273,26 @@ class GaussianImputer(NormalParts):
     def substitute(
         self, columns: IntArray, rows: FloatArray, own: FloatArray | None = None, *, inverse: bool = False
     ) -> FloatArray:
-        """`K^-1 row` `(u, n, h)` for rows `(n, c)`, with K the factor for columns `(u, h)`.
+        """`K^-1 row` `(n, h, u)` for rows `(n, c)`, with K the Cholesky factor for columns `(h, u)`.
 
         A factor of the correlation, or of its inverse. Rows of its own `(u, d, c)` come after the first.
-        """
-        whole, largest = self.moments.correlation, self._largest_precision
-        if inverse:
-            whole, largest = self.precision, self._largest_correlation
-        squares, below = float((rows**2).sum()), rows[:, columns].transpose(1, 0, 2)
-        if own is None:
-            return _extend_factor(whole, columns, below, 2.0 * largest * squares + 1.0)[1]
-        below = np.concatenate([below[:, :1], np.take_along_axis(own, columns[:, None], axis=2), below[:, 1:]], axis=1)
-        corner = 2.0 * largest * (squares + np.einsum("udc,udc->u", own, own)) + 1.0
-        return _extend_factor(whole, columns, below, corner[:, None])[1]
 
-    @cached_property
-    def _largest_correlation(self) -> float:
-        return float(np.linalg.norm(self.moments.correlation, 2))
+        Factors are small and many, so that each step is made for all of them at once.
+        """
+        matrix = self.precision if inverse else self.moments.correlation
+        h, below = len(columns), rows[:, columns]
+        if own is not None:
+            of_walks = np.take_along_axis(own.transpose(1, 2, 0), columns[None], axis=1)
+            below = np.concatenate([below[:1], of_walks, below[1:]])
+        whole = np.empty((h + len(below), h, columns.shape[1]))
+        for row, column in enumerate(columns):
+            matrix.ravel().take(column * len(matrix) + columns, out=whole[row], mode="clip")
+        whole[h:] = below
+        for j in range(h):
+            if j:
+                whole[j:, j] -= np.einsum("iku,ku->iu", whole[j:, :j], whole[j, :j])
+            whole[j:, j] /= np.sqrt(whole[j, j])
+        return whole[h:]
 
     @cached_property
     def _largest_precision(self) -> float:

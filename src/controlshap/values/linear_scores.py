@@ -16,7 +16,10 @@ from __future__ import annotations
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.values.gaussian import BATCH_DOUBLES, GaussianImputer
+from controlshap.values.gaussian import GaussianImputer
+
+#: Doubles of the factors of walks that go along together: each step is one call of numpy for all of them.
+BATCH_DOUBLES = 2**19
 
 
 def walk_scores(
@@ -41,62 +44,61 @@ def draw_scores(
 def _along(
     imputer: GaussianImputer, x: FloatArray, permutations: IntArray, weights: FloatArray, draws: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Means `(u, 1 + draws, players + 1, n)` from mu and from each draw, and variances `(u, players + 1, n)`."""
+    """Means `(u, 1 + draws, players + 1, n)` from mu and from each draw, and variances `(u, players + 1, n)`.
+
+    Walks are on the last axis of all arrays in between, and of the memory of the results.
+    """
     u, p = permutations.shape
     n, c = weights.shape
     n_starts = 1 if draws is None else 1 + draws.shape[1]
-    means, variances = np.zeros((u, n_starts, p + 1, n)), np.zeros((u, p + 1, n))
+    means, variances = np.zeros((n_starts, n, p + 1, u)), np.zeros((n, p + 1, u))
     used = np.flatnonzero(weights.any(axis=1))
     moments, half = imputer.moments, c // 2
     scaled = weights[used] * moments.scale
     spread = weights[used] * moments.spread  # 0 for constant columns: they move the mean, and do not vary
     gap = (x - moments.mean) / moments.scale
-    at_start, at_x = (weights[used] @ moments.mean)[:, None], (weights[used] @ x)[:, None]
-    total = np.einsum("nc,cd,nd->n", spread, moments.correlation, spread)[:, None]
+    at_start, at_x = (weights[used] @ moments.mean)[:, None, None], (weights[used] @ x)[:, None, None]
+    total = np.einsum("nc,cd,nd->n", spread, moments.correlation, spread)[:, None, None]
     of_revealed = np.concatenate([gap[None], scaled @ moments.correlation])
     of_hidden = np.concatenate([(imputer.precision @ gap)[None], scaled])
     varies = moments.spread > 0
     step = max(1, BATCH_DOUBLES // (1 + half * (half + 3 * n_starts * (n_starts + len(of_hidden)))))
     for first in range(0, u, step) if len(used) else ():
         part = slice(first, first + step)
-        order = imputer.players.column_order(permutations[part])
-        ends = np.concatenate(
-            [np.zeros((len(order), 1), dtype=np.int64), np.cumsum(imputer.players.sizes[permutations[part]], axis=1)],
-            axis=1,
-        )
-        early = ends <= half  # (u, p + 1)
-        start, back = order[:, :half], order[:, ::-1][:, :half]
+        order = np.ascontiguousarray(imputer.players.column_order(permutations[part]).T)  # (c, u)
+        start, back = order[:half], order[::-1][:half]
         starts, gaps, hidden_gaps = at_start, None, None
         if draws is not None:
             gaps = (x - draws[part]) / moments.scale
             hidden_gaps = gaps @ imputer.precision
-            of_draws = (draws[part] @ weights[used].T)[..., None]  # (u, d, n, 1)
-            starts = np.concatenate([np.broadcast_to(at_start, (len(order), 1, *at_start.shape)), of_draws], axis=1)
-        shift, known = _running(
-            imputer.substitute(start, of_revealed, gaps), n_starts, varies[start], np.where(early, ends, 0)
-        )
-        missed, left = _running(
-            imputer.substitute(back, of_hidden, hidden_gaps, inverse=True),
-            n_starts,
-            varies[back],
-            np.where(early, 0, c - ends),
-        )
-        mean = np.where(early[:, None, None], starts + shift, at_x - missed)  # (u, starts, n, p + 1)
-        variance = np.where(early[:, None], np.maximum(total - known, 0.0), left)
-        means[part, :, :, used] = mean.transpose(0, 1, 3, 2)
-        variances[part, :, used] = variance.transpose(0, 2, 1)
-    return means, variances
+            of_draws = np.einsum("udc,nc->dnu", draws[part], weights[used])[:, :, None]  # (d, n, 1, u)
+            from_mean = np.broadcast_to(at_start, (1, *of_draws.shape[1:]))
+            starts = np.concatenate([from_mean, of_draws])
+        shift, known = _running(imputer.substitute(start, of_revealed, gaps), n_starts, varies[start])
+        missed, left = _running(imputer.substitute(back, of_hidden, hidden_gaps, inverse=True), n_starts, varies[back])
+        ends = imputer.players.count_columns(permutations[part]).T  # (p + 1, u)
+        means[:, used, :, part] = _join(starts + shift, at_x - missed, ends)
+        variances[used, :, part] = _join(np.maximum(total - known, 0.0), left, ends)
+    return means.transpose(3, 0, 2, 1), variances.transpose(2, 1, 0)
 
 
-def _running(found: FloatArray, n_starts: int, varies: BoolArray, at: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Sums over the first `at` (u, k) columns: starts times loads `(u, starts, n, k)`, loads squared `(u, n, k)`."""
-    loads = found[:, n_starts:]
-    sums = []
-    for products in (loads[:, None] * found[:, :n_starts, None], ((loads * varies[:, None]) ** 2)[:, None]):
-        running = np.zeros((*products.shape[:3], products.shape[3] + 1))
-        np.cumsum(products, axis=3, out=running[..., 1:])
-        sums.append(np.take_along_axis(running, at[:, None, None], axis=3))
-    return sums[0], sums[1][:, 0]
+def _running(found: FloatArray, n_starts: int, varies: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Sums over the first k columns: starts times loads `(starts, n, h + 1, u)`, loads squared `(n, h + 1, u)`."""
+    loads, sums = found[n_starts:], []
+    for products in (loads * found[:n_starts, None], (loads * varies) ** 2):
+        running = np.zeros((*products.shape[:-2], products.shape[-2] + 1, products.shape[-1]))
+        np.cumsum(products, axis=-2, out=running[..., 1:, :])
+        sums.append(running)
+    return sums[0], sums[1]
+
+
+def _join(revealed: FloatArray, hidden: FloatArray, ends: IntArray) -> FloatArray:
+    """Values `(..., h + 1, u)` for so many columns from the start, and from the end, at the `ends` (k, u)."""
+    half, c = revealed.shape[-2] - 1, int(ends[-1, 0])
+    both = np.concatenate([revealed, hidden[..., : c - half, :][..., ::-1, :]], axis=-2)  # (..., c + 1, u)
+    if len(ends) == c + 1:  # players of one column each
+        return both
+    return np.take_along_axis(both, ends.reshape(*[1] * (both.ndim - 2), *ends.shape), axis=-2)
 
 
 def coalition_scores(
