@@ -16,13 +16,16 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 from controlshap.data.players import resolve_players
+from controlshap.estimators.enumeration import all_coalitions
 from controlshap.functions import recognise
 from controlshap.functions.base import KnownFunction, Sum
 from controlshap.functions.composed import Blend
 from controlshap.functions.logistic import logistic_interactions
 from controlshap.functions.network import Network
 from controlshap.functions.polynomial import Quadratic
+from controlshap.functions.tree_patterns import MOST_PAIRED
 from controlshap.functions.waves import Waves
+from controlshap.interactions.index import pair_numbers, table_interactions
 from controlshap.testing import game_from_values, interactions_by_definition, marginal_game, shapley_by_definition
 
 GROUPS = {"plain": None, "groups": [[0, 3], [1], [2, 4, 5]]}
@@ -74,6 +77,37 @@ def test_interactions_are_those_of_the_definition(name, groups):
     found = function.mean_interactions(x, background, players)
     assert_allclose(found.reshape(expected.shape), expected, atol=1e-9 * max(1.0, np.abs(expected).max()))
     assert_allclose(found, found.swapaxes(0, 1), atol=1e-14)
+
+
+@pytest.mark.parametrize("groups", [None, [[0, 3], [1], [2, 4, 5], [6, 7, 8, 9, 10]]], ids=["plain", "groups"])
+def test_rows_of_trees_together_are_those_of_the_definition(groups):
+    """Leaves of up to 11 factors, of which those beyond `MOST_PAIRED` go another way, missing values, three
+    outputs."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(400, 11))
+    X[rng.random(X.shape) < 0.05] = np.nan
+    classes = np.digitize(np.nan_to_num(X) @ rng.normal(size=11) + rng.normal(size=400), [-1.0, 1.0])
+    form = recognise(RandomForestClassifier(3, random_state=0).fit(X, classes))
+    n_factors = np.diff(form.starts)
+    assert n_factors.min() <= MOST_PAIRED < n_factors.max()
+    players = resolve_players(groups, [f"x{i}" for i in range(11)])
+    background, rows = X[:15], X[50:52]
+    games = form.games(background, players, np.arange(0))
+    found = games.interactions(rows)
+    for row, of_row in zip(rows, found, strict=True):
+        table = coalition_table(form.predict, row, background, players)
+        expected = table_interactions(table)
+        assert_allclose(of_row[pair_numbers(players.n_players)], expected, atol=1e-12)
+        assert_allclose(of_row, form.mean_interactions(row, background, players), atol=1e-12)
+        # the same bits whatever rows are beside it
+        assert (games.interactions(row[None])[0] == of_row).all()
+
+
+def coalition_table(predict, row, background, players):
+    """Values of all coalitions, from one call."""
+    revealed = all_coalitions(players.n_players)[:, players.owner]
+    rows = np.where(revealed[:, None], row, background)
+    return predict(rows.reshape(-1, len(row))).reshape(*rows.shape[:2], -1).mean(axis=1)
 
 
 @pytest.mark.parametrize("n_players", [1, 2, 3, 4, 9])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -12,7 +13,7 @@ from controlshap.crossfitting.known_gaussian import enumerate_networks
 from controlshap.functions import KnownFunction, agrees, warn_not_exact
 from controlshap.functions.base import RowGames
 from controlshap.problem import Problem
-from controlshap.results.collect import RowResult
+from controlshap.results.collect import PairResult, RowResult
 from controlshap.statistics.analysis import Analysis
 from controlshap.statistics.background_error import variances_of_draws, variances_of_exact
 from controlshap.statistics.control_variate import Estimate, enforce_efficiency
@@ -26,12 +27,25 @@ _GAMES = "games"
 
 
 def explain_exactly(problem: Problem, form: KnownFunction, x: FloatArray, at_x: FloatArray) -> RowResult | None:
-    """Values without sampling error; None, with a warning, where the form fails on this row."""
-    if problem.correlated:
-        return _explain_conditioned(problem, form, x, at_x)
+    """Values, and interactions where they are asked for, without sampling error.
+
+    None where the form has no interactions, and, with a warning, where it fails on this row.
+    """
     games = games_of_form(problem, form)
     if games is not None:
         return explain_together(problem, form, games, x[None], at_x[None])[0]
+    explain = _explain_conditioned if problem.correlated else _explain_alone
+    found = explain(problem, form, x, at_x)
+    if found is None or not problem.interactions:
+        return found
+    from controlshap.interactions import known_interactions
+
+    pairs = known_interactions(problem, form, x)
+    return None if pairs is None else replace(found, pairs=pairs)
+
+
+def _explain_alone(problem: Problem, form: KnownFunction, x: FloatArray, at_x: FloatArray) -> RowResult | None:
+    """Values of a form that explains rows one by one."""
     if not _agrees(problem, form, x[None], at_x[None]).all():
         return None
     rows = problem.base.rows
@@ -71,9 +85,17 @@ def explain_together(
     """Exact values of many rows `(n, columns)`, of which the model's predictions `(n, outputs)` are known."""
     values, variances = games.explain(rows)
     agreed = _agrees(problem, form, rows, predictions)
-    return [
+    found = [
         _result(problem, form, *of_row) if fits else None
         for fits, *of_row in zip(agreed, values, variances, predictions, strict=True)
+    ]
+    if not problem.interactions:
+        return found
+    first, second = np.triu_indices(problem.players.n_players, 1)
+    pairs = games.interactions(rows)[:, first, second]
+    return [
+        None if one is None else replace(one, pairs=PairResult.exact(of_row))
+        for one, of_row in zip(found, pairs, strict=True)
     ]
 
 

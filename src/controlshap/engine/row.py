@@ -59,15 +59,11 @@ def explain_row(
     at_x = None
     if plan.form is not None:
         from controlshap.engine.exact import explain_exactly
-        from controlshap.interactions import known_interactions
 
         at_x = _evaluate_row(problem, x, row, recording)
         exact = explain_exactly(problem, plan.form, x, at_x)
-        if exact is not None and not stopping.interactions:
+        if exact is not None:
             return exact
-        pairs = None if exact is None else known_interactions(problem, plan.form, x)
-        if exact is not None and pairs is not None:
-            return replace(exact, pairs=pairs)
     check_plan(problem, plan.for_row(problem, x), x)
     if at_x is None:
         at_x = _evaluate_row(problem, x, row, recording)

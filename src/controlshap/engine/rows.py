@@ -84,7 +84,7 @@ def explain_rows(
             )
 
         results = explain_in_generations(problem, items, explain)
-    elif plan.form is not None and not stopping.interactions and _explains_many(problem, plan.form):
+    elif plan.form is not None and _explains_many(problem, plan.form):
         parts = [items[at : at + ROWS_AT_ONCE] for at in range(0, len(items), ROWS_AT_ONCE)]
         results = chain.from_iterable(_first_here(partial(_explain_together, problem, plan.form, task), parts, n_jobs))
     else:

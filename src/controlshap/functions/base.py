@@ -21,6 +21,10 @@ class RowGames(Protocol):
         """Values `(rows, players, outputs)` of the mean game, and variances of those of the singled-out draws."""
         ...
 
+    def interactions(self, rows: FloatArray) -> FloatArray:
+        """Pairwise interactions `(rows, players, players, outputs)` of the mean game, 0 on the diagonal."""
+        ...
+
 
 class KnownFunction(ABC):
     """A function of a row whose marginal Shapley values are known for every draw of the absent features.

@@ -88,6 +88,10 @@ class _TransformedGames:
         """Values and variances of transformed rows."""
         return self.inner.explain(self.function.transform(rows))
 
+    def interactions(self, rows: FloatArray) -> FloatArray:
+        """Interactions of transformed rows."""
+        return self.inner.interactions(self.function.transform(rows))
+
 
 @final
 @dataclass(frozen=True)

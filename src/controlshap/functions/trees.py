@@ -13,7 +13,7 @@ splitting these by `a` gives the weights.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, final
 
@@ -25,6 +25,7 @@ from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.data.players import Players
 from controlshap.functions.base import KnownFunction, RowGames
 from controlshap.functions.bits import Words, count_bits, pack_bits, reduce_runs, run_starts, unpack_bits
+from controlshap.functions.tree_pairs import pair_weights
 
 #: Bytes of scratch space; every array that grows with leaves times draws is cut to about this.
 CHUNK_BYTES = 2**25
@@ -91,6 +92,16 @@ class TreeFunction(KnownFunction):
         """Leaves of the sides, where each begins, and the leaves without sides (trees that are one leaf)."""
         leaf = self.leaf_of_side
         return leaf, run_starts(leaf), np.setdiff1d(np.arange(self.n_leaves), leaf)
+
+    def select(self, leaves: IntArray) -> TreeFunction:
+        """The sum of some leaves alone."""
+        sizes = np.diff(self.starts)[leaves]
+        sides = np.repeat(self.starts[leaves] - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
+        return replace(
+            self, values=self.values[leaves], starts=np.append(0, np.cumsum(sizes)), columns=self.columns[sides],
+            lowers=self.lowers[sides], uppers=self.uppers[sides], nan_accepted=self.nan_accepted[sides],
+            offset=np.zeros_like(self.offset), text=None,
+        )  # fmt: skip
 
     @cached_property
     def sides_of_column(self) -> tuple[IntArray, ...]:
@@ -307,7 +318,7 @@ class BoxGames:
         row, p = self._at_row(x), self.players.n_players
         mixed, neither = np.zeros(len(row.satisfied)), np.zeros(self.boxes.n_leaves)
         index = np.zeros((p * p, self.boxes.values.shape[1]))
-        of_both, of_mixed = self._pair_weights
+        of_both, of_mixed = pair_weights(len(self._gain))
         for block in self._blocks():
             for batch in self._batches(row, block, min(_CACHE_BYTES, CHUNK_BYTES), pair_bytes=0):
                 n_failed, top = row.n_failed[batch.leaves], len(batch.levels)
@@ -343,16 +354,6 @@ class BoxGames:
     def _pairs(self, one: IntArray, other: IntArray) -> IntArray:
         """Places of the players of two factors in a flat matrix."""
         return self._player[one] * self.players.n_players + self._player[other]
-
-    @cached_property
-    def _pair_weights(self) -> tuple[FloatArray, FloatArray]:
-        """`(a-2)! b! / (a+b-1)!` and `(a-1)! (b-1)! / (a+b-1)!`, 0 where there is no such pair."""
-        size = len(self._gain)
-        a, b = np.arange(size)[:, None], np.arange(size)[None]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            both = np.where(a > 1, 1.0 / ((a - 1) * special.binom(a + b - 1, b)), 0.0)
-            mixed = np.where((a > 0) & (b > 0), 1.0 / ((a + b - 1) * special.binom(a + b - 2, a - 1)), 0.0)
-        return both, mixed
 
     def _scatter(self, places: IntArray, weights: FloatArray, leaves: IntArray, n_places: int) -> FloatArray:
         """Add weights times the leaves' values at their places, `(n_places, outputs)`."""
