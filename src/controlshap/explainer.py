@@ -380,6 +380,7 @@ class Explainer:
         part_rows: int | None = None,
         rows: tuple[int, int] | None = None,
         model_hash: str | None = None,
+        keep: str | Sequence[str] | None = None,
         progress: ProgressLike = None,
         **limits: Unpack[LimitOptions],
     ) -> DatasetResult:
@@ -399,6 +400,8 @@ class Explainer:
             Most rows of a part.
         rows : tuple of int, optional
             First row to explain, and the one after the last; they keep their numbers, and so their random streams.
+        keep : str or list of str, optional
+            Columns of the source to keep beside the values: an identifier, which then names the rows, the outcome.
         model_hash : str, optional
             Told beside what the model says on the background, to know it again.
         progress : bool, "json", callable or None
@@ -410,7 +413,7 @@ class Explainer:
 
         return explain_dataset(
             self._assembly, source, out, read_limits("explain_dataset", limits), rng=rng, n_jobs=n_jobs,
-            scheduler=scheduler, part_rows=part_rows, rows=rows, model_hash=model_hash, progress=progress,
+            scheduler=scheduler, part_rows=part_rows, rows=rows, model_hash=model_hash, keep=keep, progress=progress,
         )  # fmt: skip
 
     def save(self, path: str | Path) -> Path:

@@ -22,8 +22,8 @@ from controlshap.datasets.result import FailedPart
 #: Seconds until a file that a worker has written must be visible here (network file systems take their time).
 VISIBLE_AFTER = 20.0
 
-Report: TypeAlias = Callable[[PartTask, int, bool], None]
-"""Called after every part with its task, its evaluations, and whether it failed."""
+Report: TypeAlias = Callable[[PartTask, int, bool, float | None], None]
+"""Called after every part with its task, its evaluations, whether it failed, and the largest error of its values."""
 
 
 @dataclass
@@ -81,7 +81,7 @@ def _record(job: DatasetJob, task: PartTask, outcome: PartOutcome, totals: RunTo
     """Count a part that has ended for good."""
     if outcome.kind == "failed":
         totals.failed.append(FailedPart(task.part, (task.first, task.end), outcome.reason))
-        report(task, 0, True)
+        report(task, 0, True, None)
         return
     if outcome.kind == "stopped":
         raise RunStoppedError(f"a part could not be written ({outcome.reason}). Make room in `out`")
@@ -98,7 +98,7 @@ def _record(job: DatasetJob, task: PartTask, outcome: PartOutcome, totals: RunTo
     for kind, n, message in outcome.warned:
         n_before, first_message = totals.warned.get(kind, (0, message))
         totals.warned[kind] = n_before + n, first_message
-    report(task, n_evaluations, False)
+    report(task, n_evaluations, False, outcome.largest_error)
 
 
 def _wait_for_file(job: DatasetJob, task: PartTask, seconds: float) -> bool:
@@ -113,8 +113,10 @@ def _wait_for_file(job: DatasetJob, task: PartTask, seconds: float) -> bool:
 
 def add_way_out(error: RunStoppedError, folder: Path, n_parts: int) -> RunStoppedError:
     """The same error, with what is kept and how to finish."""
+    return RunStoppedError(f"`explain_dataset` was stopped: {error}. {describe_way_out(folder, n_parts)}")
+
+
+def describe_way_out(folder: Path, n_parts: int) -> str:
+    """How much is done, and how to finish."""
     n_done = sum(part_path(folder, part).is_file() for part in range(n_parts))
-    return RunStoppedError(
-        f"`explain_dataset` was stopped: {error}. {n_done} of {n_parts} parts are done and kept; run the same again to "
-        "finish the rest."
-    )
+    return f"{n_done} of {n_parts} parts are done and kept in {str(folder)!r}; run the same again to finish the rest."

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from controlshap._errors import ControlShapWarning
+from controlshap.datasets.kept import KeptColumns, take_columns
 from controlshap.datasets.lessons import begin_lesson, write_lesson
 from controlshap.datasets.part_file import PartLayout, part_evaluations, part_path, write_part
 from controlshap.datasets.sources import RowSource
@@ -77,6 +78,8 @@ class PartOutcome:
     n_evaluations : int
     warned : tuple
         Warnings of the library: class, number and first message.
+    largest_error : float or None
+        Largest standard error of the part's values; None where it was done before.
     """
 
     part: int
@@ -84,6 +87,7 @@ class PartOutcome:
     reason: str = ""
     n_evaluations: int = 0
     warned: tuple[tuple[type[Warning], int, str], ...] = ()
+    largest_error: float | None = None
 
 
 class _RowsError(Exception):
@@ -99,7 +103,7 @@ def run_part(job: DatasetJob, task: PartTask) -> PartOutcome:
     with _ONE_AT_A_TIME, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ControlShapWarning)
         try:
-            n_evaluations = _explain_and_write(job, task)
+            n_evaluations, error_of_part = _explain_and_write(job, task)
         except _RowsError as error:
             return PartOutcome(task.part, "failed", _describe_error(error.__cause__))
         except OSError as error:
@@ -114,7 +118,7 @@ def run_part(job: DatasetJob, task: PartTask) -> PartOutcome:
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     warned = tuple((kind, n, message) for kind, (n, message) in counts.items())
-    return PartOutcome(task.part, "done", "", n_evaluations, warned)
+    return PartOutcome(task.part, "done", "", n_evaluations, warned, error_of_part)
 
 
 def explain_rows(job: DatasetJob, rows: Any, first: int, lesson: Lesson | None = None) -> Explanation:
@@ -124,17 +128,26 @@ def explain_rows(job: DatasetJob, rows: Any, first: int, lesson: Lesson | None =
     )
 
 
-def _explain_and_write(job: DatasetJob, task: PartTask) -> int:
+def _explain_and_write(job: DatasetJob, task: PartTask) -> tuple[int, float | None]:
+    """Evaluations of the part, and the largest error of its values."""
     path = part_path(job.folder, task.part)
     if path.is_file():
         # a cluster repeats a part when the worker that had the answer is lost before the answer was read
-        return part_evaluations(path, job.run, (task.first, task.end))
-    return write_part(path, _explain_pieces(job, task), job.layout, job.run)
+        return part_evaluations(path, job.run, (task.first, task.end)), None
+    errors = []
+
+    def watch() -> Iterator[tuple[int, Explanation]]:
+        for first, explanation in _explain_pieces(job, task):
+            errors.append(float(explanation.standard_errors.max()))
+            yield first, explanation
+
+    return write_part(path, watch(), job.layout, job.run), max(errors)
 
 
 def _explain_pieces(job: DatasetJob, task: PartTask) -> Iterator[tuple[int, Explanation]]:
     """Explain few rows at a time, so that the memory needed does not depend on the size of the part."""
-    p, outputs = len(job.layout.players), len(job.layout.outputs or ("",))
+    layout = job.layout
+    p, outputs = len(layout.players), len(layout.outputs or ("",))
     step = max(1, min(HELD_ROWS, HELD_BYTES // (8 * outputs * p * (p + 8))))
     try:
         lesson = begin_lesson(job.folder, job.run, task.part, task.end - task.first) if job.stopping.online else None
@@ -144,7 +157,10 @@ def _explain_pieces(job: DatasetJob, task: PartTask) -> Iterator[tuple[int, Expl
             rows = job.source.read_part(task.part)
         for start in range(0, task.end - task.first, step):
             piece = rows.iloc[start : start + step] if hasattr(rows, "iloc") else rows[start : start + step]
-            yield task.first + start, explain_rows(job, piece, task.first + start, lesson)
+            kept = KeptColumns(layout.kept, layout.kept_kinds).read(piece) if layout.kept else None
+            features = take_columns(piece, layout.columns) if layout.kept else piece
+            explanation = explain_rows(job, features, task.first + start, lesson)
+            yield task.first + start, replace(explanation, kept=kept)
     except (Exception, SystemExit) as error:  # whatever a model may raise
         raise _RowsError from error
     if lesson is not None:

@@ -20,6 +20,7 @@ from controlshap._files import DamagedFileError, replacing
 from controlshap._types import FloatArray
 from controlshap.data.columns import Category, is_missing
 from controlshap.datasets.files import import_pyarrow
+from controlshap.datasets.kept import KeptColumns
 from controlshap.problem import Assembly
 from controlshap.results.axes import field_names
 from controlshap.results.explanation import Explanation
@@ -59,15 +60,19 @@ class PartLayout:
         Columns of the explained rows.
     kinds : tuple of {"double", "string", "bool", "int64"}
         Types of these columns.
+    kept, kept_kinds : tuple of str
+        Columns that are kept beside the values, and their types.
     """
 
     players: tuple[str, ...]
     outputs: tuple[str, ...] | None
     columns: tuple[str, ...]
     kinds: tuple[str, ...]
+    kept: tuple[str, ...] = ()
+    kept_kinds: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, assembly: Assembly, n_outputs: int) -> PartLayout:
+    def of(cls, assembly: Assembly, n_outputs: int, kept: KeptColumns) -> PartLayout:
         """The layout of the results of an explainer."""
         outputs = None
         if n_outputs > 1:
@@ -78,7 +83,7 @@ class PartLayout:
             _level_kind(column.levels) if isinstance(column, Category) else "double"
             for column in assembly.encoding.columns
         )
-        return cls(assembly.players.names, outputs, assembly.column_names, kinds)
+        return cls(assembly.players.names, outputs, assembly.column_names, kinds, kept.names, kept.kinds)
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> PartLayout:
@@ -115,6 +120,7 @@ class PartLayout:
         columns: dict[str, Any] = {"row": types["int64"], "status": types["string"], "n_evaluations": types["int64"]}
         columns |= {name: types["double"] for names in self.wide.values() for name in names}
         columns |= {f"data:{name}": types[kind] for name, kind in zip(self.columns, self.kinds, strict=True)}
+        columns |= {f"kept:{name}": types[kind] for name, kind in zip(self.kept, self.kept_kinds, strict=True)}
         columns |= {"method": types["string"], "controls": types["string"]}
         columns |= {"look_share": types["double"], "complete": types["bool"]}
         # "element" is the name that Parquet gives to what lists hold
@@ -269,6 +275,9 @@ def _to_table(explanation: Explanation, first: int, layout: PartLayout, schema: 
         columns |= dict(zip(names, getattr(explanation, attribute).reshape(n, len(names)).T, strict=True))
     for number, (name, kind) in enumerate(zip(layout.columns, layout.kinds, strict=True)):
         columns[f"data:{name}"] = _data_column(explanation.data[:, number], kind)
+    for number, name in enumerate(layout.kept):
+        assert explanation.kept is not None
+        columns[f"kept:{name}"] = [entries[number] for entries in explanation.kept]
     for name in LISTS:
         array = getattr(explanation, name)
         columns[name] = _lists(_pack(array) if name == "covariance" else array, n)

@@ -113,6 +113,7 @@ def load_parts(folder: Path, parts: Sequence[int]) -> Explanation:
         "player_columns": tuple(tuple(columns) for columns in manifest["player_columns"]),
         "entropy": int(manifest["entropy"]),
         "settings": manifest["settings"],
+        "kept_names": layout.kept,
     }
     stored = StoredParts(
         tuple(part_path(folder, part).absolute() for part in parts),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,8 +23,9 @@ from controlshap._version import __version__
 from controlshap.data.columns import Category
 from controlshap.datasets import manifest as manifests
 from controlshap.datasets.files import import_pyarrow
+from controlshap.datasets.kept import KeptColumns, check_keep
 from controlshap.datasets.lessons import learn_from_parts, remove_lessons
-from controlshap.datasets.loop import RunTotals, add_way_out, run_parts
+from controlshap.datasets.loop import RunTotals, add_way_out, describe_way_out, run_parts
 from controlshap.datasets.part import DatasetJob, PartTask, explain_rows
 from controlshap.datasets.part_file import PartLayout, part_evaluations, part_path
 from controlshap.datasets.pools import Pool, ProcessPool, SerialPool
@@ -58,6 +59,7 @@ def explain_dataset(
     rows: tuple[int, int] | None = None,
     part_rows: int | None = None,
     model_hash: str | None = None,
+    keep: str | Sequence[str] | None = None,
     progress: ProgressLike = None,
 ) -> DatasetResult:
     """Explain a data set of any size, part by part, into a folder; the same call again finishes what is missing.
@@ -89,6 +91,10 @@ def explain_dataset(
         the values that they have in a run over all rows.
     part_rows : int, optional
         Most rows of a part. By default 50, or more where rows are cheap; one part for each of several files.
+    keep : str or list of str, optional
+        Columns of the source to keep beside the values, which the model does not see: an identifier, the outcome. They
+        come back in `explanation.kept` and `to_frame()`, and the first names the rows. By default the index of a pandas
+        frame, unless it counts from 0.
     model_hash : str, optional
         A fingerprint of the model (of its file, say), compared beside its predictions on the background.
     progress : {None, True, False, "json"} or callable
@@ -111,7 +117,8 @@ def explain_dataset(
     stopping = limits.stopping(assembly.players.n_players)
     folder = as_path(out, "out").resolve()
     earlier = manifests.find_manifest(folder)
-    opened = _open_rows(assembly, source, part_rows or (None if earlier is None else earlier["part_rows"]), rows)
+    sizes_before = part_rows or (None if earlier is None else earlier["part_rows"])
+    opened = _open_rows(assembly, source, sizes_before, rows, check_keep(keep))
     entropy = int(earlier["entropy"]) if earlier is not None and rng is None else resolve_entropy(rng)
     # the run keeps what it computes, and uses nothing that other calls have computed since it began
     cache, before = (dict(assembly.cache), None) if earlier is None else manifests.read_files(folder, earlier)
@@ -128,7 +135,8 @@ def explain_dataset(
         manifests.refuse_other_model(folder, before, predictions)
         assembly.set_background_predictions(before)
     settings = _describe_run(assembly, limits, stopping, model_hash)
-    layout = PartLayout.of(assembly, assembly.problem().base.n_outputs)
+    kept = KeptColumns.of(opened.read_part(0), opened.kept) if opened.kept else KeptColumns()
+    layout = PartLayout.of(assembly, assembly.problem().base.n_outputs, kept)
     run = "" if earlier is None else earlier["hash"]
     job = DatasetJob(run, assembly, None if opened.travels else opened, stopping, entropy, settings, layout, folder)
     with manifests.lock_folder(folder, earlier):
@@ -153,8 +161,14 @@ def _check_workers(n_jobs: Any, scheduler: Any) -> int:
     return checked
 
 
-def _open_rows(assembly: Assembly, source: Any, part_rows: int | None, rows: tuple[int, int] | None) -> RowSource:
-    """Open the rows to explain, with the columns of the background."""
+def _open_rows(
+    assembly: Assembly, source: Any, part_rows: int | None, rows: tuple[int, int] | None, keep: tuple[str, ...]
+) -> RowSource:
+    """Open the rows to explain, with the columns of the background and those to keep."""
+    if keep and not assembly.is_frame:
+        raise InvalidArgumentError(
+            "`keep` names columns, and the background is an array, which has none. Pass the background as a frame."
+        )
     # levels that are names in the background are names in the rows, even where they read like numbers
     texts = [
         column.name
@@ -163,8 +177,10 @@ def _open_rows(assembly: Assembly, source: Any, part_rows: int | None, rows: tup
     ]
     numbers = [c.labels[0] for c in assembly.encoding.columns if not isinstance(c, Category)]
     columns = assembly.column_names if assembly.is_frame else None
-    opened = open_source(source, part_rows, columns=columns, texts=texts, numbers=numbers)
-    if len(opened.columns) != len(assembly.column_names):  # of an array, whose columns have no names
+    opened = open_source(source, part_rows, columns=columns, texts=texts, numbers=numbers, keep=keep)
+    if not opened.kept and len(opened.columns) != len(
+        assembly.column_names
+    ):  # of an array, whose columns have no names
         raise InvalidArgumentError(
             f"`source` has {len(opened.columns)} columns but the background has {len(assembly.column_names)}; both "
             "need one value per model input."
@@ -281,8 +297,8 @@ def _run_missing_parts(
             rows = source.read_part(part) if source.travels else None
             yield PartTask(part, int(bounds[part]), int(bounds[part + 1]), rows)
 
-    def report(task: PartTask, n_evaluations: int, failed: bool) -> None:
-        reporter.add(task.end - task.first, n_evaluations, skipped=failed)
+    def report(task: PartTask, n_evaluations: int, failed: bool, error: float | None) -> None:
+        reporter.add(task.end - task.first, n_evaluations, error, skipped=failed)
 
     pool = _make_pool(job, n_jobs, scheduler)
     finished = False
@@ -294,6 +310,10 @@ def _run_missing_parts(
         finished = True
     except RunStoppedError as error:
         raise add_way_out(error, folder, source.n_parts) from error
+    except KeyboardInterrupt as interrupt:
+        way_out = f"`explain_dataset` was interrupted. {describe_way_out(folder, source.n_parts)}"
+        interrupt.args = (way_out,)  # of whatever class it is: the command line has one for SIGTERM
+        raise
     finally:
         reporter.close()
         pool.close(broken=not finished)

@@ -30,6 +30,8 @@ from controlshap.datasets.files import (
     to_pandas,
     unify_columns,
 )
+from controlshap.datasets.kept import take_columns
+from controlshap.results.row_names import read_row_names
 
 #: Rows of a part, unless `part_rows` is given.
 DEFAULT_ROWS = 50
@@ -54,6 +56,8 @@ class RowSource(ABC):
     file_rows: tuple[int, ...]
     bounds: IntArray
     part_rows: int
+    #: Columns that are read for their own sake, beside those that were asked for; the first names the rows.
+    kept: tuple[str, ...]
     #: Whether rows have to be sent to workers; files are read by each worker itself.
     travels: ClassVar[bool]
 
@@ -116,6 +120,7 @@ class FileSource(RowSource):
         columns: Sequence[str] | None,
         texts: Sequence[str],
         numbers: Sequence[str],
+        keep: Sequence[str] = (),
     ) -> FileSource:
         """Go through all files once."""
         pa = import_pyarrow("`source`: reading files")
@@ -130,13 +135,13 @@ class FileSource(RowSource):
         if not files:
             raise InvalidArgumentError(f"`source`: {paths[0].name!r} holds no rows. Give a file with rows to explain.")
         types = unify_columns(files)
-        types = {name: types[name] for name in _check_columns(tuple(types), columns)}
+        types = {name: types[name] for name in _check_columns(tuple(types), columns, keep)}
         if kind == "csv":  # whose columns have no types of their own: "02" may be a name
             types |= {name: replace(types[name], type=pa.string()) for name in texts if name in types}
             _refuse_text(files, [name for name in numbers if name in types and pa.types.is_string(types[name].type)])
         file_rows = tuple(file.n_rows for file in files)
         return cls(
-            tuple(types), file_rows, cut_parts(file_rows, part_rows), part_rows, kind, files, types,
+            tuple(types), file_rows, cut_parts(file_rows, part_rows), part_rows, tuple(keep), kind, files, types,
             tuple(stamps[file.path] for file in files),
         )  # fmt: skip
 
@@ -196,7 +201,9 @@ class MemorySource(RowSource):
     travels = True
 
     @classmethod
-    def open(cls, data: Any, part_rows: int | None, columns: Sequence[str] | None) -> MemorySource:
+    def open(
+        cls, data: Any, part_rows: int | None, columns: Sequence[str] | None, keep: Sequence[str] = ()
+    ) -> MemorySource:
         """Check rows and cut them into parts."""
         named = is_frame(data)
         if named:
@@ -215,14 +222,21 @@ class MemorySource(RowSource):
         if n_rows == 0 or n_columns == 0:
             raise InvalidArgumentError(f"`source` is empty (shape {data.shape}); it needs rows and columns.")
         names = tuple(str(c) for c in data.columns) if named else tuple(f"x{i}" for i in range(n_columns))
+        if keep and not named:
+            raise InvalidArgumentError("`keep` names columns, and `source` is an array, which has none. Pass a frame.")
         if named and columns is not None:
-            keys = dict(zip(names, data.columns, strict=True))
-            names = _check_columns(names, columns)
-            data = data[[keys[name] for name in names]]
-        if named:
-            read_frame(data.head(0), "source")  # refuses types of columns that no model takes
+            row_names = read_row_names(data)
+            if not keep and row_names is not None:
+                keep = (_free_name(data.index.name or "index", names),)
+                data, names = data.assign(**{keep[0]: row_names}), (*names, keep[0])
+            _check_columns(names, columns)
+            read_frame(take_columns(data, columns).head(0), "source")  # refuses types of columns that no model takes
+            names = _check_columns(names, columns, keep)
+            data = take_columns(data, names)
+        elif named:
+            read_frame(data.head(0), "source")
         part_rows = part_rows or DEFAULT_ROWS
-        return cls(names, (n_rows,), cut_parts((n_rows,), part_rows), part_rows, data)
+        return cls(names, (n_rows,), cut_parts((n_rows,), part_rows), part_rows, tuple(keep), data)
 
     def read_part(self, part: int) -> Any:
         """Rows of one part, of the kind that came in."""
@@ -259,6 +273,7 @@ def open_source(
     columns: Sequence[str] | None = None,
     texts: Sequence[str] = (),
     numbers: Sequence[str] = (),
+    keep: Sequence[str] = (),
 ) -> RowSource:
     """Open rows to be read in parts.
 
@@ -275,11 +290,13 @@ def open_source(
         Columns of a CSV file that hold text, even where it reads like numbers.
     numbers : sequence of str
         Columns of a CSV file in which text is an error.
+    keep : sequence of str
+        Columns to read beside `columns`; of a pandas frame, by default its index, unless that counts from 0.
     """
     if part_rows is not None:
         part_rows = at_least("part_rows", part_rows, 1, "rows of a part")
     if not isinstance(source, (str, Path)):
-        return MemorySource.open(source, part_rows, columns)
+        return MemorySource.open(source, part_rows, columns, keep)
     paths = [path.resolve() for path in _find_files(str(source))]  # the current directory of workers may be another
     kinds = sorted({_kind(path) for path in paths})
     if len(kinds) > 1:
@@ -287,7 +304,7 @@ def open_source(
             f"`source`: {str(source)!r} has files of several kinds ({', '.join(kinds)}). Give a glob that names one "
             "kind, such as '*.parquet'."
         )
-    return FileSource.open(paths, kinds[0], part_rows, columns, texts, numbers)
+    return FileSource.open(paths, kinds[0], part_rows, columns, texts, numbers, keep)
 
 
 def cut_parts(file_rows: Sequence[int], part_rows: int, rows: tuple[int, int] | None = None) -> IntArray:
@@ -309,8 +326,11 @@ def check_rows(rows: Any, n_rows: int) -> tuple[int, int]:
     return int(rows[0]), int(rows[1])
 
 
-def _check_columns(names: Sequence[str], wanted: Sequence[str] | None) -> tuple[str, ...]:
-    """The wanted columns, by default all; an error where one is missing."""
+def _check_columns(names: Sequence[str], wanted: Sequence[str] | None, keep: Sequence[str] = ()) -> tuple[str, ...]:
+    """The wanted columns, by default all, and then those to keep; an error where one is missing."""
+    missing = [name for name in keep if name not in set(names)]
+    if missing:
+        raise InvalidArgumentError(f"`keep`: `source` has no column {missing[0]!r}; it has {list(names[:8])}.")
     if wanted is None:
         return tuple(names)
     missing = [name for name in wanted if name not in set(names)]
@@ -318,7 +338,12 @@ def _check_columns(names: Sequence[str], wanted: Sequence[str] | None) -> tuple[
         raise InvalidArgumentError(
             f"`source` lacks the column(s) {missing[:8]}; it has {list(names[:8])}. Rename or add them."
         )
-    return tuple(wanted)
+    return tuple(dict.fromkeys([*wanted, *keep]))
+
+
+def _free_name(name: Any, names: Sequence[str]) -> str:
+    """A name for one more column."""
+    return str(name) if str(name) not in names else f"{name} (index)"
 
 
 def _refuse_text(files: Sequence[TableFile], names: Sequence[str]) -> None:

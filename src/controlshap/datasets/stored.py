@@ -15,6 +15,7 @@ from controlshap.datasets.files import import_pyarrow
 from controlshap.datasets.part_file import LISTS, PAIRS, SCALARS, TEXTS, PartLayout, read_part
 from controlshap.results.axes import field_names, join_values, row_index
 from controlshap.results.explanation import Explanation, check_output
+from controlshap.results.row_names import as_row_name
 
 #: Attributes of an explanation that have rows.
 ROWS = field_names(Explanation, axis="rows")
@@ -74,6 +75,8 @@ class StoredParts:
         """Columns that hold an attribute."""
         if name == "data":
             return tuple(f"data:{column}" for column in self.layout.columns)
+        if name in ("kept", "row_names"):
+            return tuple(f"kept:{column}" for column in self.layout.kept)
         known = (*TEXTS, *LISTS, *PAIRS, "stages")
         return tuple(self.layout.wide.get(name, ())) or (
             (SCALARS[name],) if name in SCALARS else (name,) * (name in known)
@@ -111,7 +114,7 @@ class StoredExplanation(Explanation):
         return int(self.parts.starts[-1])
 
     def __getitem__(self, rows: Any) -> Explanation:
-        index = row_index(rows, len(self))
+        index = row_index(rows, len(self), lambda: self.row_names)
         owners, number = np.unique(np.searchsorted(self.parts.starts, index, side="right") - 1, return_inverse=True)
         found = [self.parts.explain(int(owner)) for owner in owners] or [self.parts.explain(0)]
         firsts = np.cumsum([0, *map(len, found)])
@@ -144,6 +147,8 @@ def _decode(table: Any, name: str, layout: PartLayout) -> Any:
     per_output = () if layout.outputs is None else (outputs,)
     if name == "data":
         return _decode_data(table, layout)
+    if name in ("kept", "row_names"):
+        return _decode_kept(table, layout, name)
     if name == "stages":
         return tuple(tuple(stages) for stages in table.column(name).to_pylist())
     if name in TEXTS:
@@ -159,6 +164,16 @@ def _decode(table: Any, name: str, layout: PartLayout) -> Any:
     if name == "covariance":
         return _unpack(flat.reshape(n * outputs, -1), p).reshape(n, *per_output, p, p)
     return flat.reshape(n, p if name in LISTS else p * (p - 1) // 2, *per_output)
+
+
+def _decode_kept(table: Any, layout: PartLayout, name: str) -> Any:
+    """Entries of the columns that were kept, or of the first where it names the rows; None where none were."""
+    if not layout.kept:
+        return None
+    columns = [table.column(f"kept:{column}").to_pylist() for column in layout.kept]
+    if name == "kept":
+        return tuple(zip(*columns, strict=True))
+    return tuple("missing" if entry is None else as_row_name(entry) for entry in columns[0])
 
 
 def _decode_data(table: Any, layout: PartLayout) -> Any:

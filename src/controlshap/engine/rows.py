@@ -26,6 +26,7 @@ from controlshap.limits import Limits
 from controlshap.problem import Assembly, Problem
 from controlshap.results.collect import KEPT, Names, RowArrays, RowResult, histories, limit_kept
 from controlshap.results.explanation import Explanation
+from controlshap.results.row_names import read_row_names
 from controlshap.sampling.evaluation_log import Recording
 from controlshap.statistics.stopping import Stopping
 
@@ -57,7 +58,7 @@ def explain_rows(
     lesson: Lesson | None = None,
 ) -> Explanation:
     """Explain rows whose numbers, and so their random streams, start at `first`; a `lesson` is given and continued."""
-    rows = assembly.read_rows(X)
+    rows, names = assembly.read_rows(X), read_row_names(X)
     stopping = raise_default(assembly.draft(), stopping)
     problem = ready_problem(assembly, stopping)
     if device is not None and n_jobs != 1:
@@ -65,7 +66,8 @@ def explain_rows(
     if device is not None and stopping.online:
         raise InvalidArgumentError("`device` and `surrogate='online'` exclude each other. Leave one of them out.")
     if n_jobs == 1 and not stopping.online and wants_device(device, problem, stopping, keep):
-        return _explain_on_device(assembly, problem, rows, first, stopping, entropy, settings, device, progress)
+        found = _explain_on_device(assembly, problem, rows, first, stopping, entropy, settings, device, progress)
+        return replace(found, row_numbers=np.arange(first, first + len(rows)), row_names=names)
     # what is not returned in the end is not gathered in the first place
     kept = math.inf if keep else 0 if keep is False else KEPT
     if lesson is not None and lesson.function is not None:
@@ -98,7 +100,8 @@ def explain_rows(
     explanation = collect_rows(
         assembly, problem, RowArrays.stack(results_of_rows), assembly.encoding.data(rows), entropy, settings
     )
-    return replace(explanation, history=tuple(histories(results_of_rows)) if stopping.staged else None)
+    history = tuple(histories(results_of_rows)) if stopping.staged else None
+    return replace(explanation, history=history, row_numbers=np.arange(first, first + len(rows)), row_names=names)
 
 
 def describe_call(assembly: Assembly, limits: Limits, stopping: Stopping) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from controlshap._checks import at_least, check_level, is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray
 from controlshap.results.explanation import check_output
+from controlshap.results.row_names import RowName, find_row, label_rows
 from controlshap.results.wording import (
     SENTENCE_WIDTH,
     clean,
@@ -76,11 +77,16 @@ class Selection:
     @property
     def title(self) -> str:
         """Row and output in words, escaped; empty when there is nothing to say."""
-        parts = [] if self.row is None else [f"row {self.row}"]
+        parts = [] if self.row is None else [f"row {shorten(clean(str(self.whole_label)), SENTENCE_WIDTH)}"]
         if self.output is not None or self.output_label != "model output":
             parts.append(self.output_label)
         text = ", ".join(parts)
         return escape(text[:1].upper() + text[1:])
+
+    @property
+    def whole_label(self) -> RowName:
+        """Name or number of the row."""
+        return label_rows(self.part)[0]
 
     @property
     def output_label(self) -> str:
@@ -122,8 +128,10 @@ def select(
 
 
 def check_row(explanation: Explanation, row: Any) -> int:
-    """A row's number."""
+    """A row's number, from that or its name as text."""
     n = len(explanation)
+    if isinstance(row, str) and explanation.row_names is not None:
+        return find_row(row, explanation.row_names)
     if not is_whole(row) or not 0 <= row < n:
         raise InvalidArgumentError(f"`row` must be the number of an explained row, 0 to {n - 1}; got {row!r}.")
     return int(row)

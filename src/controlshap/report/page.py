@@ -12,7 +12,7 @@ import numpy as np
 from controlshap._optional import require
 from controlshap._types import FloatArray
 from controlshap.report import charts, sentences, settings
-from controlshap.report.payload import common_block, output_block
+from controlshap.report.payload import common_block, output_block, row_names
 from controlshap.results.ranking import is_exact
 from controlshap.results.wording import count_noun, describe_zero_errors, format_factor, format_number
 
@@ -115,6 +115,7 @@ def render(explanation: Explanation, title: str, level: float) -> str:
         title=title,
         level=format_number(100.0 * level),
         n_rows=len(explanation),
+        named=row_names(explanation) is not None,
         all_exact=exact,
         n_players=explanation.values.shape[1],
         n_bars=charts.N_BARS,

@@ -16,6 +16,7 @@ import numpy as np
 from controlshap._types import FloatArray, IntArray
 from controlshap.data.columns import is_missing, is_number
 from controlshap.results.ranking import Ranking
+from controlshap.results.row_names import label_rows
 from controlshap.results.wording import round_by_errors, round_digits, without_rounding
 from controlshap.statistics.certainty import quantile
 
@@ -55,6 +56,12 @@ def _encode_data(column: Any) -> dict[str, list[Any]]:
     return coded
 
 
+def row_names(explanation: Explanation) -> list[str] | None:
+    """Names of the rows as text; None where they are numbered from 0."""
+    labels = list(label_rows(explanation))
+    return None if labels == list(range(len(labels))) else [str(label) for label in labels]
+
+
 def common_block(explanation: Explanation, output_labels: Sequence[str], level: float) -> str:
     """The data that do not depend on the output."""
     data = explanation.player_data()
@@ -66,6 +73,7 @@ def common_block(explanation: Explanation, output_labels: Sequence[str], level: 
             "players": list(explanation.feature_names),
             "outputs": list(output_labels),
             "rows": len(explanation),
+            "names": row_names(explanation),
             "evaluations": explanation.n_evaluations.tolist(),
             "status": _encode_texts(explanation.status),
             "method": _encode_texts(explanation.method),

@@ -8,6 +8,7 @@ import numpy as np
 
 from controlshap._types import BoolArray, FloatArray
 from controlshap.results.ranking import Ranking, is_exact
+from controlshap.results.row_names import label_rows
 from controlshap.results.summary import Summary, importance_interval
 from controlshap.results.wording import (
     count_noun,
@@ -233,7 +234,7 @@ def about_errors(explanation: Explanation) -> str:
     place = np.unravel_index(int(errors.argmax()), errors.shape)
     exact = int((explanation.status == "exact").sum())
     largest, median = format_number(float(errors.max()), 2), format_number(float(np.median(errors[errors > 0])), 2)
-    where = f"row {place[0]}, {shorten_in_sentence(explanation.feature_names[place[1]])}"
+    where = f"row {label_rows(explanation)[int(place[0])]}, {shorten_in_sentence(explanation.feature_names[place[1]])}"
     text = f"The largest standard error is {largest} ({where}); the median is {median}."
     text += f" The values of {count_noun(exact, 'row')} are exact." if exact else ""
     check = explanation.check()

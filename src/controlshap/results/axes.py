@@ -6,7 +6,7 @@ it: an array, or a tuple with one item for each row. "outputs" is left out when 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from itertools import chain
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import AnyArray, IntArray
+from controlshap.results.row_names import RowName, find_row
 
 
 def axes(*names: str) -> dict[str, tuple[str, ...]]:
@@ -63,12 +64,19 @@ def take_output(record: Any, number: int) -> dict[str, Any]:
     }
 
 
-def row_index(rows: Any, n: int) -> IntArray:
-    """Numbers of the rows that a number, a slice, a mask or an array of numbers asks for, of `n` rows."""
+def row_index(rows: Any, n: int, read_names: Callable[[], Sequence[RowName] | None]) -> IntArray:
+    """Numbers of the rows that a number, a slice, a mask, an array of numbers or names ask for, of `n` rows.
+
+    `read_names` is called for text alone, since the names of a stored result are read from its files.
+    """
     numbers: IntArray = np.arange(n)
     if isinstance(rows, slice):
         return numbers[rows]
     wanted = np.asarray(rows)
+    is_text = wanted.dtype.kind == "U" and wanted.ndim < 2 and not isinstance(rows, tuple)
+    names = read_names() if is_text else None
+    if names is not None:
+        return np.array([find_row(str(name), names) for name in np.atleast_1d(wanted)], dtype=np.int64)
     kinds = "biu" if wanted.size else "biuf"  # an empty list has no type of its own
     if isinstance(rows, tuple) or wanted.ndim > 1 or wanted.dtype.kind not in kinds:
         raise InvalidArgumentError(
@@ -89,9 +97,11 @@ def row_index(rows: Any, n: int) -> IntArray:
     return numbers[np.atleast_1d(wanted.astype(np.int64))]
 
 
-def take_one(array: AnyArray, row: Any, output: Any, names: Sequence[str] | None) -> AnyArray:
+def take_one(
+    array: AnyArray, row: Any, output: Any, names: Sequence[str] | None, row_names: Sequence[RowName] | None = None
+) -> AnyArray:
     """One row and output of an array `(rows, ...)` or `(rows, ..., outputs)`, after checking both."""
-    row = check_row(row, len(array))
+    row = check_row(row, len(array), row_names)
     number = output_number(output, array.shape[2] if array.ndim == 3 else None, names)
     chosen: AnyArray = array[row] if number is None else array[row, :, number]
     return chosen
@@ -113,8 +123,10 @@ def output_number(output: Any, n: int | None, names: Sequence[str] | None) -> in
     return int(output)
 
 
-def check_row(row: Any, n: int) -> int:
-    """The number of one of `n` rows, which may count backwards from -1."""
+def check_row(row: Any, n: int, names: Sequence[RowName] | None = None) -> int:
+    """The number of one of `n` rows, which may count backwards from -1, or be a name as text."""
+    if isinstance(row, str) and names is not None:
+        return find_row(row, names)
     if n == 0:
         raise InvalidArgumentError(f"`row` must be a row number, and there are no rows; got {row!r}.")
     if not is_whole(row) or not -n <= row < n:

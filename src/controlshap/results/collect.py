@@ -11,6 +11,7 @@ import numpy as np
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.controls.fits.rows import EvaluatedRows
 from controlshap.data.players import Players
+from controlshap.results.axes import take_rows
 from controlshap.results.explanation import Explanation, History, StrArray
 from controlshap.statistics.analysis import Analysis
 
@@ -255,7 +256,8 @@ def merge(
         return before
     rows = list(refined)
     after = build(RowArrays.stack(list(refined.values())), before.data[rows], before.entropy, settings)
-    after = replace(after, row_numbers=before.row_numbers[rows])
+    of_rows = take_rows(before, np.array(rows))
+    after = replace(after, **{name: of_rows[name] for name in ("row_numbers", "row_names", "kept")})
     order = np.arange(len(before))
     order[rows] = len(before) + np.arange(len(rows))
     return replace(Explanation.concat([before, after])[order], history=before.history)

@@ -15,6 +15,7 @@ from controlshap._optional import require
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.data.players import is_one_hot
 from controlshap.results.axes import axes, join_rows, output_number, row_index, take_output, take_rows
+from controlshap.results.row_names import RowName, RowsByName, join_row_names
 from controlshap.statistics.one_more_jump import FEWEST_DOF
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ class Explanation:
     """Shapley values of some rows.
 
     One shape rule: rows first, then players, then outputs if and only if the model has several. `explanation[rows]`
-    is the explanation of some rows (a number, a slice, a mask or an array of numbers), `explanation.output(name)` that
-    of one output; `for row in explanation` goes through the rows.
+    is the explanation of some rows (a number, a slice, a mask, an array of numbers, or names as text),
+    `explanation.output(name)` that of one output; `for row in explanation` goes through the rows.
 
     Attributes
     ----------
@@ -124,6 +125,12 @@ class Explanation:
         values of a row. None unless asked for with `guarantee="finite"`.
     row_numbers : ndarray of shape (rows,)
         Number of each row in the run that explained it, on which its random numbers depend.
+    row_names : tuple of str or int, or None
+        Index of the frame that the rows came in, unless it counts from 0. `loc[name]` finds rows by it.
+    kept : tuple of tuples, or None
+        What `explain_dataset(keep=...)` kept of each row beside its values.
+    kept_names : tuple of str
+        Names of these columns.
     """
 
     values: FloatArray = field(metadata=axes("rows", "players", "outputs"))
@@ -161,6 +168,9 @@ class Explanation:
     guaranteed_low_together: FloatArray | None = field(default=None, metadata=axes("rows", "players", "outputs"))
     guaranteed_high_together: FloatArray | None = field(default=None, metadata=axes("rows", "players", "outputs"))
     row_numbers: IntArray = field(default=None, metadata=axes("rows"))  # type: ignore[arg-type]  # filled in below
+    row_names: tuple[RowName, ...] | None = field(default=None, metadata=axes("rows"))
+    kept: tuple[tuple[Any, ...], ...] | None = field(default=None, metadata=axes("rows"))
+    kept_names: tuple[str, ...] = field(default=(), metadata=axes())
 
     def __post_init__(self) -> None:
         if self.row_numbers is None:  # rows of a run from its first
@@ -170,7 +180,7 @@ class Explanation:
         return len(self.values)
 
     def __getitem__(self, rows: Any) -> Explanation:
-        return replace(self, **take_rows(self, row_index(rows, len(self))))
+        return replace(self, **take_rows(self, row_index(rows, len(self), lambda: self.row_names)))
 
     def __iter__(self) -> Iterator[Explanation]:
         return (self[row] for row in range(len(self)))
@@ -190,7 +200,7 @@ class Explanation:
         parts = list(parts)
         _check_parts(parts)
         first = parts[0]
-        joined = join_rows(parts)
+        joined = join_rows(parts) | {"row_names": join_row_names(parts)}
         if any(part.entropy != first.entropy or part.settings != first.settings for part in parts):
             nothing = object()
             shared = {n: v for n, v in first.settings.items() if all(p.settings.get(n, nothing) == v for p in parts)}
@@ -217,6 +227,11 @@ class Explanation:
         if self.history is not None:
             changes["history"] = tuple(replace(past, **take_output(past, number)) for past in self.history)
         return replace(self, evaluations=None, **changes)
+
+    @property
+    def loc(self) -> RowsByName:
+        """Rows by name: `explanation.loc["customer 17"]`, `explanation.loc[[567, 568]]`."""
+        return RowsByName(self)
 
     def __repr__(self) -> str:
         from controlshap.results.show import show_explanation
@@ -324,11 +339,19 @@ class Explanation:
 
         return check_errors(self)
 
-    def ranking(self, level: float = 0.95) -> Ranking:
-        """Players by magnitude, which of them are separated, and how likely neighbours are to swap on a rerun."""
+    def ranking(self, level: float = 0.95, *, background: bool = False) -> Ranking:
+        """Players by magnitude, which of them are separated, and how likely neighbours are to swap on a rerun.
+
+        Parameters
+        ----------
+        level : float
+        background : bool
+            Whether the order is to hold for the population of which the background is a sample, and a rerun to take
+            another one; otherwise for the background itself.
+        """
         from controlshap.results.ranking import rank
 
-        return rank(self, check_level(level))
+        return rank(self, check_level(level), background=background)
 
     @property
     def interactions(self) -> Interactions:
@@ -342,19 +365,22 @@ class Explanation:
             )
         return Interactions(self)
 
-    def summary(self, *, sampled_rows: bool = False) -> Summary:
+    def summary(self, *, sampled_rows: bool = False, background: bool = False) -> Summary:
         """Mean absolute value of each player over rows, with errors and corrected for noise.
 
         Parameters
         ----------
         sampled_rows : bool
             Whether the explained rows are a sample, whose choice is then part of the standard errors.
+        background : bool
+            Whether the background is a sample, whose choice is then part of them too. All rows share it, so that its
+            part does not shrink with more rows.
         """
         from controlshap.results.summary import summarise
 
         if sampled_rows and len(self) < 2:
             raise InvalidArgumentError("`sampled_rows=True` needs two explained rows or more. Leave it out.")
-        return summarise(self, sampled_rows=sampled_rows)
+        return summarise(self, sampled_rows=sampled_rows, background=background)
 
     def by_group(self, groups: Mapping[str, Sequence[str]] | None = None) -> Explanation:
         """The same explanation with the sums over groups of players in place of players.

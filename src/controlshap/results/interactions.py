@@ -12,6 +12,7 @@ from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.results.axes import check_row, take_one
+from controlshap.results.row_names import label_rows
 from controlshap.results.show import show_interactions
 from controlshap.statistics.certainty import quantile, rounding_floor, sidak_half_widths
 
@@ -109,7 +110,7 @@ class Interactions:
         n_pairs = self._pair_indices.shape[1]
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
             raise InvalidArgumentError(f"`k` must be a number of pairs, at least 1; got {k!r}.")
-        one = self.explanation[check_row(row, len(self))].output(output).interactions
+        one = self.explanation[check_row(row, len(self), self.explanation.row_names)].output(output).interactions
         ranking, frame = one.ranking(level), one.to_frame()
         certain = np.append(ranking.separated[0], True)
         frame = frame.iloc[ranking.order[0]].assign(certain_top=certain, certain_sign=ranking.signs[0])
@@ -126,7 +127,8 @@ class Interactions:
         shape = self._pair_indices.shape if several else (*self._pair_indices.shape, 1)
         index = np.indices(shape).reshape(3, -1)
         names = np.array(self._names, dtype=object)
-        columns: dict[str, Any] = {"row": index[0], "feature": names[index[1], 0], "partner": names[index[1], 1]}
+        rows = np.array(label_rows(self.explanation), dtype=object)[index[0]]
+        columns: dict[str, Any] = {"row": rows, "feature": names[index[1], 0], "partner": names[index[1], 1]}
         if several:
             outputs = self.explanation.output_names or tuple(str(i) for i in range(shape[2]))
             columns["output"] = np.array(outputs, dtype=object)[index[2]]

@@ -59,19 +59,40 @@ def guaranteed_interval(
     return low, high
 
 
-def _add_background(explanation: Explanation) -> tuple[FloatArray, FloatArray]:
-    """Errors of sampling and background together, with their degrees of freedom."""
+def background_errors(explanation: Explanation) -> FloatArray:
+    """Errors due to the choice of the background rows; an error where they are not known."""
     of_background, settings = explanation.background_standard_errors, explanation.settings
     if of_background is None or not {"n_background", "max_background"} <= set(settings):
         raise InvalidArgumentError(
             "`background=True`: the error of the background is not known here. It needs features='independent', "
             "units that share their draws and do not all use the whole background (KernelSHAP may). Leave it out."
         )
-    own, other = explanation.standard_errors**2, of_background**2
+    return of_background
+
+
+def _add_background(explanation: Explanation) -> tuple[FloatArray, FloatArray]:
+    """Errors of sampling and background together, with their degrees of freedom."""
+    settings = explanation.settings
+    own, other = explanation.standard_errors**2, background_errors(explanation) ** 2
     n_rows = min(int(settings["n_background"]), int(settings["max_background"]))
     # both terms are read off the same spread between rows: one sum, known no better than by so many rows
     dof = np.minimum(explanation.degrees_of_freedom, max(n_rows - 1, 1))
     return np.sqrt(own + other), np.where(other > 0, dof, explanation.degrees_of_freedom)
+
+
+def covariance_with_background(explanation: Explanation) -> tuple[FloatArray, FloatArray]:
+    """Covariance `(rows, outputs, players, players)` and degrees of freedom `(rows, players, outputs)` of both errors.
+
+    Those of the background are taken as independent between players, as in simultaneous intervals: how they correlate
+    is not known.
+    """
+    errors, dof = _add_background(explanation)
+    several = errors.ndim == 3
+    covariance = (explanation.covariance if several else explanation.covariance[:, None]).copy()
+    more = np.maximum(errors**2 - explanation.standard_errors**2, 0.0)
+    players = np.arange(more.shape[1])
+    covariance[:, :, players, players] += np.moveaxis(more if several else more[..., None], 1, 2)
+    return covariance, dof if several else dof[..., None]
 
 
 def _simultaneous(explanation: Explanation, level: float, errors: FloatArray, dof: FloatArray) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.results.axes import take_one
+from controlshap.results.intervals import covariance_with_background
+from controlshap.results.row_names import RowName, label_rows
 from controlshap.statistics.certainty import (
     magnitude_order,
     mark_separated,
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 #: What certificates rest on: of exact values, and of sampled ones.
 ENUMERATED, KNOWN_FORM = "by enumeration", "by the known form of the model"
 RANGE, SAMPLED = "by range", "if no unseen jump is larger than those seen"
+BACKGROUND = "if the background is a sample of a population"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +54,18 @@ class Ranking:
         Names of the players.
     rests_on : tuple of str
         What certificates of each row rest on: "by enumeration", "by the known form of the model", "by range" (with
-        `guarantee="finite"`), or "if no unseen jump is larger than those seen".
+        `guarantee="finite"`), "if no unseen jump is larger than those seen", or (exact values, with `background=True`)
+        "if the background is a sample of a population".
     output_names : tuple of str or None
         Names that may stand in place of the numbers of outputs.
     output_labels : tuple of str
         Each output in words, as `Explanation.output_labels`.
+    row_labels : sequence of str or int
+        Name or number of each row.
+    row_names : tuple of str or int, or None
+        Names that may stand in place of the numbers of rows.
+    background : bool
+        Whether the choice of the background rows is part of the errors.
     """
 
     order: IntArray
@@ -65,6 +76,9 @@ class Ranking:
     rests_on: tuple[str, ...] = ()
     output_names: tuple[str, ...] | None = None
     output_labels: tuple[str, ...] = ()
+    row_labels: Sequence[RowName] = ()
+    row_names: tuple[RowName, ...] | None = None
+    background: bool = False
 
     @property
     def n_ordered(self) -> IntArray:
@@ -73,7 +87,7 @@ class Ranking:
         # when all neighbours are separated, the last player has its place, too
         return np.where(count == self.separated.shape[1], count + 1, count)
 
-    def top(self, k: int, row: int = 0, output: int | str | None = None) -> tuple[str, ...] | None:
+    def top(self, k: int, row: int | str = 0, output: int | str | None = None) -> tuple[str, ...] | None:
         """Names of the k largest players of a row, in the estimated order; None where the set is not certified."""
         p = len(self.feature_names)
         if not is_whole(k) or not 1 <= k <= p:
@@ -81,18 +95,18 @@ class Ranking:
         order, separated = self._of(row, output)
         return self._names(order[:k]) if k == p or separated[k - 1] else None
 
-    def names(self, row: int = 0, output: int | str | None = None) -> tuple[str, ...]:
+    def names(self, row: int | str = 0, output: int | str | None = None) -> tuple[str, ...]:
         """All players of a row in the estimated order."""
         return self._names(self._of(row, output)[0])
 
     def _names(self, players: IntArray) -> tuple[str, ...]:
         return tuple(self.feature_names[player] for player in players)
 
-    def _of(self, row: int, output: int | str | None) -> tuple[IntArray, BoolArray]:
-        names = self.output_names
-        return take_one(self.order, row, output, names), take_one(self.separated, row, output, names)
+    def _of(self, row: int | str, output: int | str | None) -> tuple[IntArray, BoolArray]:
+        names = self.output_names, self.row_names
+        return take_one(self.order, row, output, *names), take_one(self.separated, row, output, *names)
 
-    def describe(self, row: int = 0, output: int | str | None = None) -> str:
+    def describe(self, row: int | str = 0, output: int | str | None = None) -> str:
         """A row in words: `age > income > {debt, tenure}`; braces hold what is not certified, or tied."""
         order, separated = self._of(row, output)
         groups: list[list[str]] = [[]]
@@ -125,7 +139,7 @@ class Ranking:
             return np.concatenate([shaped, np.full((rows, 1, outputs), last)], axis=1).reshape(-1)
 
         frame = {
-            "row": index[0],
+            "row": np.array(self.row_labels or range(rows), dtype=object)[index[0]],
             "place": index[1] + 1,
             "feature": np.array(self.feature_names, dtype=object)[order.reshape(-1)],
             "separated_from_next": below(self.separated, True),
@@ -136,14 +150,13 @@ class Ranking:
         return pandas.DataFrame(frame)
 
 
-def rank(explanation: Explanation, level: float) -> Ranking:
+def rank(explanation: Explanation, level: float, *, background: bool = False) -> Ranking:
     """The ranking of every row and output."""
     several = explanation.values.ndim == 3
     values = explanation.values if several else explanation.values[..., None]
-    dof = explanation.degrees_of_freedom if several else explanation.degrees_of_freedom[..., None]
-    covariance = explanation.covariance if several else explanation.covariance[:, None]
+    covariance, dof = covariance_with_background(explanation) if background else _sampling(explanation)
     n_rows, p, n_outputs = values.shape
-    bounds = _bounds(explanation, level)
+    bounds = _bounds(explanation, level, background=background)
     order = np.empty((n_rows, p, n_outputs), dtype=np.int64)
     cuts = np.empty((n_rows, p - 1, n_outputs), dtype=bool)
     swaps = np.empty((n_rows, p - 1, n_outputs))
@@ -161,13 +174,22 @@ def rank(explanation: Explanation, level: float) -> Ranking:
             swaps[row, :, output] = swap_probabilities(estimates, spread, freedom, players)
     if not several:
         order, cuts, swaps = order[..., 0], cuts[..., 0], swaps[..., 0]
-    sampled = SAMPLED if bounds is None else RANGE
+    sampled = SAMPLED if bounds is None or background else RANGE
     rests_on = tuple(
-        _exact_by(method) if status == "exact" else sampled
+        (BACKGROUND if background else _exact_by(method)) if status == "exact" else sampled
         for status, method in zip(explanation.status, explanation.method, strict=True)
     )
     names, labels = explanation.output_names, explanation.output_labels
-    return Ranking(order, cuts, swaps, level, explanation.feature_names, rests_on, names, labels)
+    return Ranking(
+        order, cuts, swaps, level, explanation.feature_names, rests_on, names, labels, label_rows(explanation),
+        explanation.row_names, background,
+    )  # fmt: skip
+
+
+def _sampling(explanation: Explanation) -> tuple[FloatArray, FloatArray]:
+    """Covariance `(rows, outputs, players, players)` and degrees of freedom `(rows, players, outputs)` of sampling."""
+    dof, covariance = explanation.degrees_of_freedom, explanation.covariance
+    return (covariance, dof) if dof.ndim == 3 else (covariance[:, None], dof[..., None])
 
 
 def is_exact(ranking: Ranking) -> bool:
@@ -180,9 +202,15 @@ def _exact_by(method: str) -> str:
     return KNOWN_FORM if method.endswith(" form") else ENUMERATED
 
 
-def _bounds(explanation: Explanation, level: float) -> FloatArray | None:
-    """Bounds `(2, rows, players, outputs)` that hold for any number of units, where there are any at this level."""
+def _bounds(explanation: Explanation, level: float, *, background: bool) -> FloatArray | None:
+    """Bounds `(2, rows, players, outputs)` of all values of a row together, where pairs of players are not told apart.
+
+    These are the bounds that hold for any number of units, where there are any at this level; and those with the error
+    of the background, whose correlations between players are not known.
+    """
     low, high = explanation.guaranteed_low_together, explanation.guaranteed_high_together
-    if low is None or high is None or abs(level - explanation.settings["level"]) > 1e-12:
+    if background:
+        low, high = explanation.confidence_interval(level, simultaneous=True, background=True)
+    elif low is None or high is None or abs(level - explanation.settings["level"]) > 1e-12:
         return None
     return np.stack([low, high]).reshape(2, *low.shape[:2], *(low.shape[2:] or (1,)))

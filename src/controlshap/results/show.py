@@ -14,6 +14,7 @@ import numpy as np
 
 from controlshap._errors import MissingExtraError
 from controlshap._types import FloatArray
+from controlshap.results.row_names import RowName, label_rows
 from controlshap.results.wording import (
     ROUNDED,
     SENTENCE_WIDTH,
@@ -54,10 +55,11 @@ def show_explanation(explanation: Explanation) -> str:
     labels = describe_outputs(explanation)
     what = labels[0] if len(labels) == 1 else f"{len(labels)} outputs, {', '.join(labels[:TEXT_OUTPUTS])}"
     what += ", ..." if len(labels) > TEXT_OUTPUTS else ""
+    rows = label_rows(explanation)
     lines = [f"Explanation of {count_noun(n, 'row')} by {count_noun(p, 'player')}: {what}{_of_model(explanation)}"]
     for row in range(min(n, TEXT_ROWS)):
         for number, label in enumerate(labels[:TEXT_OUTPUTS]):
-            name = f"row {row}" if len(labels) == 1 else f"row {row}, {label}"
+            name = f"row {rows[row]}" if len(labels) == 1 else f"row {rows[row]}, {label}"
             lines.append(f"  {name}: {_row_as_text(explanation, row, number)}")
     if n > TEXT_ROWS:
         lines.append(f"  and {count_noun(n - TEXT_ROWS, 'row')} more")
@@ -128,7 +130,7 @@ def show_interactions(interactions: Interactions) -> str:
             for pair in np.argsort(-np.abs(values), kind="stable")[:TEXT_PAIRS]
         ]
         more = f", {len(values) - TEXT_PAIRS} more" if len(values) > TEXT_PAIRS else ""
-        lines.append(f"  row {row}: {', '.join(named)}{more}")
+        lines.append(f"  row {label_rows(explanation)[row]}: {', '.join(named)}{more}")
     if n > TEXT_ROWS:
         lines.append(f"  and {count_noun(n - TEXT_ROWS, 'row')} more")
     return "\n".join([*lines, REACH] if explanation.standard_errors.any() else lines)
@@ -162,9 +164,9 @@ def show_ranking(ranking: Ranking) -> str:
     for row in range(min(rows, TEXT_ROWS)):
         for output, label in outputs[:TEXT_ORDERS]:
             text = ranking.describe(row, output)
-            lines.append(f"  row {row}{label}: {text if len(text) <= LINE else text[:LINE] + ' ...'}")
+            lines.append(f"  row {_label(ranking, row)}{label}: {text if len(text) <= LINE else text[:LINE] + ' ...'}")
         if len(outputs) > TEXT_ORDERS:
-            lines.append(f"  row {row}: {count_noun(len(outputs) - TEXT_ORDERS, 'output')} more")
+            lines.append(f"  row {_label(ranking, row)}: {count_noun(len(outputs) - TEXT_ORDERS, 'output')} more")
     return "\n".join([*lines, *([f"  and {count_noun(rows - TEXT_ROWS, 'row')} more"] if rows > TEXT_ROWS else [])])
 
 
@@ -178,10 +180,11 @@ def explanation_as_html(explanation: Explanation) -> str:
     part = explanation[:TABLE_ROWS].output(0 if explanation.values.ndim == 3 else None)
     shown = np.argsort(-np.abs(part.values).sum(axis=0), kind="stable")[:TABLE_PLAYERS]
     values, reaches = without_rounding(part), _reaches(part)
+    rows = label_rows(part)
     head = ["row", "prediction", "base value", *(part.feature_names[player] for player in shown)]
     body = [
         [
-            str(row),
+            str(rows[row]),
             *(format_number(number) for number in _base_and_prediction(part, row)[::-1]),
             *(_format_signed(values[row, player], reaches[row, player]) for player in shown),
         ]
@@ -237,10 +240,18 @@ def _outputs(ranking: Ranking) -> list[tuple[int | None, str]]:
     return [(number, f", {labels[number]}") for number in range(n)]
 
 
+def _label(ranking: Ranking, row: int) -> RowName:
+    return ranking.row_labels[row] if ranking.row_labels else row
+
+
 def ranking_as_html(ranking: Ranking) -> str:
     """A ranking in a notebook."""
     rows = range(min(len(ranking.order), TABLE_ROWS))
-    body = [[f"{row}{label}", ranking.describe(row, output)] for row in rows for output, label in _outputs(ranking)]
+    body = [
+        [f"{_label(ranking, row)}{label}", ranking.describe(row, output)]
+        for row in rows
+        for output, label in _outputs(ranking)
+    ]
     more = len(ranking.order) - len(rows)
     left = ["braces hold what is not certified, or tied", f"{count_noun(more, 'row')} more" if more else ""]
     return make_table(f"Order by magnitude, certified at {format_level(ranking.level)}", ["row", "order"], body, left)

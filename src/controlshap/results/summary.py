@@ -21,6 +21,7 @@ from scipy.special import ndtr
 from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
 from controlshap._types import FloatArray, IntArray
+from controlshap.results.intervals import background_errors
 from controlshap.statistics.certainty import MOST_DOF, quantile
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Summary:
         return pandas.DataFrame(frame | arrays)
 
 
-def summarise(explanation: Explanation, *, sampled_rows: bool) -> Summary:
+def summarise(explanation: Explanation, *, sampled_rows: bool, background: bool = False) -> Summary:
     """Summarise the values over rows."""
     values, errors = explanation.values, explanation.standard_errors
     n = len(values)
@@ -112,6 +113,9 @@ def summarise(explanation: Explanation, *, sampled_rows: bool) -> Summary:
     else:
         near = np.abs(values) < FAR * errors
         variance = (np.where(near, WIDEST, 1.0) * errors**2).sum(axis=0) / n**2
+    if background:
+        # one background serves all rows, so their errors may all go the same way: the mean has at most their mean
+        variance = variance + background_errors(explanation).mean(axis=0) ** 2
     return Summary(
         corrected.mean(axis=0),
         np.sqrt(variance),

@@ -13,6 +13,7 @@ from controlshap._errors import InvalidArgumentError, MissingExtraError
 from controlshap._files import replacing, write_json
 from controlshap._optional import require
 from controlshap.data.columns import is_missing, is_number
+from controlshap.results.row_names import label_rows
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
@@ -26,7 +27,7 @@ def tidy_columns(explanation: Explanation) -> dict[str, Any]:
     low, high = explanation.confidence_interval(0.95)
     index = np.indices((rows, players, outputs)).reshape(3, -1)
     columns: dict[str, Any] = {
-        "row": index[0],
+        "row": np.array(label_rows(explanation), dtype=object)[index[0]],
         "feature": np.array(explanation.feature_names, dtype=object)[index[1]],
     }
     if several or explanation.output_names:
@@ -43,6 +44,10 @@ def tidy_columns(explanation: Explanation) -> dict[str, Any]:
     ):
         columns[name] = array.reshape(-1)
     columns["feature_value"] = explanation.player_data()[index[0], index[1]]
+    for number, name in enumerate(explanation.kept_names):
+        assert explanation.kept is not None
+        of_rows = np.array([entries[number] for entries in explanation.kept] + [None], dtype=object)[:-1]
+        columns[name if name not in columns else f"kept {name}"] = of_rows[index[0]]
     return columns
 
 

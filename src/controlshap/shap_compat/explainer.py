@@ -18,6 +18,7 @@ from controlshap._types import FloatArray
 from controlshap.explainer import SETTINGS, Explainer
 from controlshap.limits import LimitOptions, Limits
 from controlshap.results.explanation import Explanation
+from controlshap.results.row_names import read_row_names
 from controlshap.shap_compat.arguments import (
     check_l1_reg,
     identity,
@@ -261,6 +262,7 @@ class KernelExplainer:
                 column_names=self.data.names,
                 output_names=problem.model.output_names,
                 player_columns=tuple(tuple(int(c) for c in columns) for columns in problem.players.columns),
+                row_names=read_row_names(X),
             )
         known = {identity: "identity", logit: "logit"}
         own = {

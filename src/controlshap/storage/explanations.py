@@ -16,7 +16,7 @@ from controlshap.data.columns import LARGEST_WHOLE, is_missing
 from controlshap.results.explanation import Explanation, History
 
 #: How the names of arrays begin that folders of earlier versions lack.
-LATER = ("interaction_", "guaranteed_", "half_")
+LATER = ("interaction_", "guaranteed_", "half_", "row_names", "kept")
 
 
 def save_explanation(explanation: Explanation, folder: Path) -> Path:

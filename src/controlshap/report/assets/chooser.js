@@ -45,7 +45,7 @@ function drawList(output, chosen) {
     const status = element('span', 'status', decoded(common.status, row));
     status.dataset.status = decoded(common.status, row);
     line.append(
-      element('span', 'which', 'Row ' + grouped(row, 0)),
+      element('span', 'which', 'Row ' + rowName(row)),
       element('span', 'prediction', number(block(output).predictions[row], 3)),
       status,
     );

@@ -12,6 +12,11 @@ function decoded(column, row) {
   return column.levels[column.codes[row]];
 }
 
+// The name of a row in the user's data, or its number.
+function rowName(row) {
+  return common.names === null ? grouped(row, 0) : common.names[row];
+}
+
 // What a player shows in a row, as text.
 function shown(player, row) {
   const column = common.data[player];
@@ -64,7 +69,7 @@ let texts = null;
 function searchTexts() {
   if (texts === null) {
     texts = Array.from({ length: common.rows }, (_, row) => {
-      const parts = [String(row), decoded(common.status, row), decoded(common.method, row)];
+      const parts = [String(row), rowName(row), decoded(common.status, row), decoded(common.method, row)];
       for (let player = 0; player < players.length; player++) {
         parts.push(players[player] + '=' + shown(player, row).replace(MINUS, '-'));
       }

@@ -10,7 +10,7 @@ function drawRow() {
   const { row, output } = state;
   const found = block(output);
   const status = decoded(common.status, row);
-  get('row-title').textContent = 'Row ' + grouped(row, 0);
+  get('row-title').textContent = 'Row ' + rowName(row);
   get('row-status').textContent = status;
   get('row-status').dataset.status = status;
   const base = withError(found.bases[row], found.baseReaches[row]);
@@ -65,7 +65,7 @@ function chooseRow(row, from) {
   get('next')?.toggleAttribute('disabled', wantedRows.length === 0 || wantedRows[wantedRows.length - 1] === row);
   if (from === 'start') return;
   const prediction = number(block(state.output).predictions[row]);
-  get('live').textContent = 'Row ' + row + ': prediction ' + prediction + ', ' + decoded(common.status, row);
+  get('live').textContent = 'Row ' + rowName(row) + ': prediction ' + prediction + ', ' + decoded(common.status, row);
   if (from !== 'link') noteLink();
 }
 

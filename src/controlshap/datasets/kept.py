@@ -1,0 +1,78 @@
+"""Columns that are kept beside the values and that the model does not see: an identifier, the outcome, a date."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from controlshap._checks import show
+from controlshap._errors import InvalidArgumentError
+from controlshap.data.columns import is_missing
+
+
+@dataclass(frozen=True)
+class KeptColumns:
+    """Names of the columns that are kept, and the types that they are written with.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The first names the rows.
+    kinds : tuple of {"double", "string", "bool", "int64"}
+        Dates and other types become text.
+    """
+
+    names: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, frame: Any, names: Sequence[str]) -> KeptColumns:
+        """The columns of these names in a frame."""
+        return cls(tuple(names), tuple(_kind(frame[_keys(frame)[name]].dtype) for name in names))
+
+    def read(self, frame: Any) -> tuple[tuple[Any, ...], ...]:
+        """The entries of each row; None where one is missing."""
+        keys = _keys(frame)
+        columns = [
+            [_entry(value, kind) for value in frame[keys[name]].to_list()]
+            for name, kind in zip(self.names, self.kinds, strict=True)
+        ]
+        return tuple(zip(*columns, strict=True))
+
+
+def check_keep(keep: Any) -> tuple[str, ...]:
+    """Names of columns to keep: one, or a list of them."""
+    names = (keep,) if isinstance(keep, str) else tuple(keep or ()) if isinstance(keep, (list, tuple)) else None
+    if keep is not None and (names is None or not all(isinstance(name, str) for name in names)):
+        raise InvalidArgumentError(f"`keep` must be a column of `source`, or a list of columns; got {show(keep)}.")
+    names = names or ()
+    if len(set(names)) < len(names):
+        raise InvalidArgumentError(f"`keep` must name each column once; got {list(names)}.")
+    return names
+
+
+def take_columns(frame: Any, names: Sequence[str]) -> Any:
+    """A frame with the columns of these names, in this order."""
+    keys = _keys(frame)
+    return frame[[keys[name] for name in names]]
+
+
+def _keys(frame: Any) -> dict[str, Any]:
+    """Columns of a frame by their names as text."""
+    return {str(column): column for column in frame.columns}
+
+
+def _kind(dtype: Any) -> str:
+    name = str(dtype).lower()
+    if name.startswith("bool"):
+        return "bool"
+    if name.startswith(("int", "uint")) and not name.startswith("uint64"):
+        return "int64"
+    return "double" if name.startswith(("float", "double")) else "string"
+
+
+def _entry(value: Any, kind: str) -> Any:
+    if is_missing(value):
+        return None
+    return str(value) if kind == "string" else {"bool": bool, "int64": int, "double": float}[kind](value)

@@ -1,0 +1,82 @@
+"""Names of rows: the index of the frame that they came in, or their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from controlshap._checks import show
+from controlshap._errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from controlshap.results.explanation import Explanation
+
+#: A row's name: text, or a whole number.
+RowName = str | int
+
+
+def read_row_names(X: Any) -> tuple[RowName, ...] | None:
+    """Names of the rows of a pandas frame, or of one row of it; None where rows are numbered from 0, or have no names.
+
+    Whole numbers and text are kept, other labels become text.
+    """
+    if hasattr(X, "to_frame") and hasattr(X, "index") and not hasattr(X, "columns"):  # one row of a frame
+        return None if X.name is None else (as_row_name(X.name),)
+    index = getattr(X, "index", None) if hasattr(X, "iloc") else None
+    if index is None or (index.dtype.kind in "iu" and np.array_equal(index, np.arange(len(index)))):
+        return None
+    return tuple(map(as_row_name, index.tolist()))
+
+
+def as_row_name(label: Any) -> RowName:
+    """A label of an index as the name of a row."""
+    if isinstance(label, tuple):
+        return ", ".join(map(str, label))
+    return label if isinstance(label, int) and not isinstance(label, bool) else str(label)
+
+
+def label_rows(explanation: Explanation) -> Sequence[RowName]:
+    """A label for each row: its name, else its number in the run, else (rows of several runs) its place."""
+    if explanation.row_names is not None:
+        return explanation.row_names
+    numbers = explanation.row_numbers
+    labels: list[int] = (numbers if len(np.unique(numbers)) == len(numbers) else np.arange(len(numbers))).tolist()
+    return labels
+
+
+def join_row_names(parts: Sequence[Explanation]) -> tuple[RowName, ...] | None:
+    """Names of the rows of several explanations, one after the other; numbers stand in where some have none."""
+    if all(part.row_names is None for part in parts):
+        return None
+    return tuple(name for part in parts for name in label_rows(part))
+
+
+def find_row(name: RowName, names: Sequence[RowName] | None) -> int:
+    """The place of the row with a name."""
+    places = [] if names is None else [place for place, known in enumerate(names) if known == name]
+    if len(places) == 1:
+        return places[0]
+    if places:
+        raise InvalidArgumentError(
+            f"`row`: {len(places)} rows have the name {show(name)}, at {places[:5]}. Use one of these numbers."
+        )
+    known = "have no names but their numbers" if names is None else f"are {show(list(names[:5]))[1:-1]}"
+    more = ", ..." if names is not None and len(names) > 5 else ""
+    raise InvalidArgumentError(f"`row`: no row has the name {show(name)}; the rows {known}{more}.")
+
+
+@dataclass(frozen=True, eq=False)
+class RowsByName:
+    """`explanation.loc[name]` and `explanation.loc[[name, name]]`."""
+
+    explanation: Explanation
+
+    def __getitem__(self, names: Any) -> Explanation:
+        """The explanation of the rows with these names, in this order."""
+        labels = label_rows(self.explanation)
+        wanted = names if isinstance(names, (list, tuple, np.ndarray)) else [names]
+        plain = (name.item() if isinstance(name, np.generic) else name for name in wanted)
+        return self.explanation[[find_row(as_row_name(name), labels) for name in plain]]
