@@ -16,7 +16,6 @@ from controlshap._progress import ProgressLike, check_progress
 from controlshap._random import Purpose, RngLike, resolve_entropy, stream
 from controlshap.controls import Control
 from controlshap.controls.fits.rows import EvaluatedRows
-from controlshap.data.orders import Hierarchy, Order
 from controlshap.data.players import Groups, Players
 from controlshap.engine.plan import Plan
 from controlshap.engine.rows import describe_call, explain_rows, plan_rows
@@ -25,6 +24,7 @@ from controlshap.problem import Assembly
 from controlshap.results.explanation import Explanation
 
 if TYPE_CHECKING:
+    from controlshap.data.orders import Hierarchy, Order
     from controlshap.datasets.result import DatasetResult
 
 
@@ -107,7 +107,8 @@ class Explainer:
         hierarchy: Hierarchy = None,
         **other: Never,
     ) -> None:
-        refuse_arguments("Explainer", other, _DEFAULTS)
+        if other:
+            refuse_arguments("Explainer", other, _DEFAULTS)
         settings = {
             "features": features, "estimator": estimator, "control": control, "variance": variance,
             "coefficient": coefficient, "memory_limit": memory_limit, "max_background": max_background,

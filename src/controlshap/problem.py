@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,27 +21,19 @@ from controlshap._errors import NoisyModelWarning
 from controlshap._types import FloatArray, IntArray
 from controlshap.controls import Control
 from controlshap.data.encoding import Encoding, make_encoding, refuse_categories, refuse_many_levels, refuse_unseen
-from controlshap.data.orders import resolve_arrangement
 from controlshap.data.players import Groups, Players, resolve_players
 from controlshap.data.table import Table, has_gaps, read_rows, read_table, sample_table
 from controlshap.estimators.base import Estimator
-from controlshap.functions import (
-    KnownFunction,
-    agrees,
-    evaluations_to_recognise,
-    recognise,
-    recognise_margin,
-    warn_not_exact,
-)
+from controlshap.functions.base import KnownFunction, warn_not_exact
 from controlshap.models.adapters import as_model, warn_of_columns
 from controlshap.models.as_fitted import fitted_names
-from controlshap.models.derivatives.closed_form import closed_form
 from controlshap.models.model import Model
 from controlshap.values.base import Imputer, ValueFunction
 from controlshap.variances.base import Variance
 
 if TYPE_CHECKING:
     from controlshap.controls.shared import Margin, SharedSurrogate
+    from controlshap.data.orders import Hierarchy, Order
 
 #: Players up to which coalitions of correlated features are enumerated for a known form: 2^15 of them take a tenth of a
 #: second with 15 columns.
@@ -203,10 +196,7 @@ class Assembly:
         if self.is_frame:
             warn_of_columns(model, self.column_names)
         self.raw_players = resolve_players(groups, self.column_names)
-        arrangement = resolve_arrangement(
-            settings.get("order"), settings.get("hierarchy"), self.raw_players, self.column_names
-        )
-        self.raw_players = replace(self.raw_players, arrangement=arrangement)
+        self._arrange(settings.get("order"), settings.get("hierarchy"))
         value_function = strategies.resolve_value_function(settings["features"])
         self.estimator = strategies.resolve_estimator(settings["estimator"])
         self.controls = strategies.resolve_controls(settings["control"])
@@ -240,6 +230,14 @@ class Assembly:
             refuse_categories(self.encoding)
         self.imputer = value_function.bind(self.background, self.players, self.encoding.labels)
         self.model = put_behind(adapted, self.encoding)
+
+    def _arrange(self, order: Order, hierarchy: Hierarchy) -> None:
+        """Give the players their order or hierarchy, if any."""
+        if order is not None or hierarchy is not None:
+            from controlshap.data.orders import read_arrangement
+
+            arrangement = read_arrangement(order, hierarchy, self.raw_players, self.column_names)
+            self.raw_players = replace(self.raw_players, arrangement=arrangement)
 
     @property
     def n_background_evaluations(self) -> int:
@@ -292,10 +290,7 @@ class Assembly:
             draft = self.draft()
             predictions = self.evaluate(draft.base.rows, "background")
             base = replace(draft.base, values=predictions[:, :, None])
-            form = draft.form
-            if form is not None and not agrees(form, base.rows, predictions, predictions).all():
-                warn_not_exact(form.name, "that form does not predict what the model predicts on the background")
-                form = None  # a subclass or a wrapped model that predicts something else
+            form = None if draft.form is None else _verify(draft.form, base.rows, predictions)
             noise = self._measure_noise(base) if form is None else None
             self._problem = self._with_margin(replace(draft, base=base, form=form, noise=noise))
         return self._problem
@@ -329,17 +324,19 @@ class Assembly:
 
     def _with_margin(self, problem: Problem) -> Problem:
         """The problem with the margin as a control, where it is known and the probability is not."""
-        wanted = self.encoding.is_plain and self.controls is None and problem.imputer.known_values == "of draws"
+        wanted = self.encoding.is_plain and self.controls is None and not isinstance(self.model.source, FunctionType)
+        wanted = wanted and problem.imputer.known_values == "of draws"
         if problem.form is not None or not wanted or not np.isfinite(problem.base.rows).all():
             return problem
+        from controlshap.controls.shared import calibrate_margin
+        from controlshap.functions.recognise import evaluations_to_recognise, recognise_margin
+
         if self._margin is None:
             self._margin = (recognise_margin(self.model.source, len(problem.base.rows)),)
             self.n_probes = evaluations_to_recognise(self.model.source)
         known = self._margin[0]
         if known is None or (self.players.arrangement is not None and not known.takes_arrangements):
             return problem
-        from controlshap.controls.shared import calibrate_margin
-
         return replace(problem, margin=calibrate_margin(known, problem.base.rows, problem.base.values[:, :, 0]))
 
     def share(self, surrogate: SharedSurrogate) -> None:
@@ -376,6 +373,11 @@ class Assembly:
 
     def _recognise(self, model: Model, value_function: ValueFunction | Imputer, n_rows: int) -> KnownFunction | None:
         """The model's exact form, where "auto" may use it; looked for once, since it may ask the model."""
+        if isinstance(model.source, FunctionType):
+            return None
+        from controlshap.functions.recognise import evaluations_to_recognise, recognise
+        from controlshap.models.derivatives.closed_form import closed_form
+
         # conditioned rows are no mixes of x and a draw: what is known then are means over normal scores
         normal = isinstance(value_function, Imputer) and value_function.has_normal_inputs
         normal = normal and closed_form(model.source) is not None and self.players.n_players <= MOST_CONDITIONED
@@ -396,6 +398,16 @@ def _name_columns(model: Any, n: int) -> tuple[str, ...]:
     """Names of the columns of an array: those that the model was fitted on, or numbers."""
     names = fitted_names(model)
     return names if names is not None and len(names) == n else tuple(f"x{i}" for i in range(n))
+
+
+def _verify(form: KnownFunction, rows: FloatArray, predictions: FloatArray) -> KnownFunction | None:
+    """The form, where it predicts what the model predicted; not where a subclass predicts something else."""
+    from controlshap.functions.recognise import agrees
+
+    if agrees(form, rows, predictions, predictions).all():
+        return form
+    warn_not_exact(form.name, "that form does not predict what the model predicts on the background")
+    return None
 
 
 def put_behind(model: Model, encoding: Encoding) -> Model:

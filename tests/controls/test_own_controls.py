@@ -9,7 +9,7 @@ from conftest import make_data
 
 import controlshap as cs
 from controlshap.controls import Control, PreparedControl
-from controlshap.functions import KnownFunction
+from controlshap.functions.base import KnownFunction
 from controlshap.functions.polynomial import Quadratic
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.testing import marginal_game, shapley_by_definition

@@ -14,8 +14,8 @@ from device_cases import Odd, bound, data, explained, network
 
 import controlshap as cs
 from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, ModelOutputError
-from controlshap.engine.device import wants_device
 from controlshap.engine.device.explain import explain_problem
+from controlshap.engine.device.support import wants_device
 from controlshap.limits import Limits
 from controlshap.values.gaussian import GaussianConditional
 from controlshap.values.marginal import Marginal

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import controlshap as cs
-from controlshap.functions import KnownFunction
+from controlshap.functions.base import KnownFunction
 from controlshap.statistics.terms import LeastSquaresTerms, MeanTerms
 
 SOURCE = Path(cs.__file__).parent

@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import controlshap as cs
 from controlshap.crossfitting import known_simulated
-from controlshap.data.orders import resolve_arrangement
+from controlshap.data.orders import read_arrangement
 from controlshap.data.players import resolve_players
 from controlshap.functions.network import Network
 from controlshap.functions.polynomial import Quadratic
@@ -81,7 +81,7 @@ def arrangement_of(case):
     players = resolve_players(GROUPS, tuple(f"x{i}" for i in range(7)))
     settings = CASES[case][0]
     names = tuple(f"x{i}" for i in range(7))
-    return resolve_arrangement(settings.get("order"), settings.get("hierarchy"), players, names)
+    return read_arrangement(settings.get("order"), settings.get("hierarchy"), players, names)
 
 
 # ------------------------------------------------------------------------------------------------------- permutations

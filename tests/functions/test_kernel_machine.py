@@ -21,8 +21,8 @@ from sklearn.preprocessing import PowerTransformer, QuantileTransformer, RobustS
 from sklearn.svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 
 import controlshap as cs
-from controlshap.functions import kernel_machine, recognise
-from controlshap.functions.recognise import evaluations_to_recognise
+from controlshap.functions import kernel_machine
+from controlshap.functions.recognise import evaluations_to_recognise, recognise
 from controlshap.models.adapters import as_model
 from controlshap.testing import marginal_game, shapley_by_definition
 

@@ -17,12 +17,12 @@ from sklearn.svm import SVR
 
 from controlshap.data.players import resolve_players
 from controlshap.estimators.enumeration import all_coalitions
-from controlshap.functions import recognise
 from controlshap.functions.base import KnownFunction, Sum
 from controlshap.functions.composed import Blend
 from controlshap.functions.logistic import logistic_interactions
 from controlshap.functions.network import Network
 from controlshap.functions.polynomial import Quadratic
+from controlshap.functions.recognise import recognise
 from controlshap.functions.tree_patterns import MOST_PAIRED
 from controlshap.functions.waves import Waves
 from controlshap.interactions.index import pair_numbers, table_interactions

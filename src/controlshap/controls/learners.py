@@ -11,10 +11,10 @@ from controlshap.controls.fits.ridge import fit_ridge
 from controlshap.controls.fits.rows import FoldedRows
 from controlshap.functions.base import KnownFunction, Sum
 from controlshap.functions.network import Network
-from controlshap.functions.tree_readers.read import read_trees
 
 if TYPE_CHECKING:
     from controlshap.functions.polynomial import Quadratic
+    from controlshap.functions.trees import TreeFunction
 
 
 @final
@@ -236,11 +236,17 @@ class Trees(Control):
                 "`start` must be LogisticRidge(), RidgeNetwork(), WideNetwork(), Polynomial() or None; got "
                 f"{self.start!r}."
             )
-        if self.model is not None and read_trees(self.model) is None:
+        if self.model is not None and self._read() is None:
             raise InvalidArgumentError(
                 f"`model` must be a fitted sum of trees (a forest, or a boosted regression); "
                 f"{type(self.model).__name__} could not be read as one. Leave it out to have trees fitted."
             )
+
+    def _read(self) -> TreeFunction | None:
+        """The given ensemble as a function."""
+        from controlshap.functions.tree_readers.read import read_trees
+
+        return read_trees(self.model)
 
     def fit(self, data: FoldedRows, fold: int | None) -> KnownFunction:
         """Fit by boosting."""
@@ -261,7 +267,7 @@ class Trees(Control):
 
     def _select_output(self, output: int) -> KnownFunction:
         """The given ensemble's function of one output of the model."""
-        trees = read_trees(self.model)
+        trees = self._read()
         if trees is None or not output < len(trees.offset):
             raise InvalidArgumentError(
                 f"`model` of Trees() has fewer outputs than the explained model, whose output {output} it lacks."

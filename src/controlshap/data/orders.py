@@ -83,12 +83,10 @@ class Reader:
         return f"`{self.argument}`: {place} names {show(entry)}, which is no column or group. {hint}"
 
 
-def resolve_arrangement(
+def read_arrangement(
     order: Order, hierarchy: Hierarchy, players: Players, column_names: tuple[str, ...]
-) -> Arrangement | None:
-    """The arrangement of players; None without order and hierarchy."""
-    if order is None and hierarchy is None:
-        return None
+) -> Arrangement:
+    """The arrangement of players by an order, a hierarchy or both."""
     components = None if order is None else read_order(order, players, column_names)
     blocks: list[Child] = list(range(players.n_players))
     groups: list[tuple[str, tuple[int, ...]]] = []

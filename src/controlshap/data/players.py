@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -13,7 +13,9 @@ from controlshap._arrays import Array, namespace, take
 from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
-from controlshap.data.arrangement import Arrangement
+
+if TYPE_CHECKING:
+    from controlshap.data.arrangement import Arrangement
 
 Groups: TypeAlias = "Mapping[str, Sequence[str | int]] | Sequence[Sequence[str | int]] | None"
 """`{"Job": ["Job_admin", ...]}`, or lists of column names or positions; other columns play alone."""

@@ -10,8 +10,8 @@ import numpy as np
 from controlshap._random import EXPLAINER_ENTROPY, Purpose, stream
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.crossfitting.known_gaussian import enumerate_networks
-from controlshap.functions import KnownFunction, agrees, warn_not_exact
-from controlshap.functions.base import RowGames
+from controlshap.functions.base import KnownFunction, RowGames, warn_not_exact
+from controlshap.functions.recognise import agrees
 from controlshap.problem import Problem
 from controlshap.results.collect import PairResult, RowResult
 from controlshap.statistics.analysis import Analysis

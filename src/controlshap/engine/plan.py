@@ -20,7 +20,7 @@ from controlshap.engine.choice import (
 )
 from controlshap.engine.costs import Costs, cost_of, least_budget
 from controlshap.estimators import Estimator
-from controlshap.functions import KnownFunction
+from controlshap.functions.base import KnownFunction
 from controlshap.problem import Problem
 from controlshap.sampling.base_value import base_draws
 from controlshap.statistics.stopping import Stopping

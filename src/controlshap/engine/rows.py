@@ -17,12 +17,12 @@ from controlshap._progress import ProgressLike, Reporter
 from controlshap._types import AnyArray, FloatArray
 from controlshap._version import __version__
 from controlshap.engine.choice import describe_learning, learns_across_rows, raise_default
-from controlshap.engine.device.support import wants_device
 from controlshap.engine.plan import Plan, make_plan
 from controlshap.engine.refusals import check_plan, refuse_budget, refuse_guarantee, refuse_interactions
 from controlshap.engine.row import explain_row
-from controlshap.functions import KnownFunction
+from controlshap.functions.base import KnownFunction
 from controlshap.limits import Limits
+from controlshap.models.torch_module import is_torch_module
 from controlshap.problem import Assembly, Problem
 from controlshap.results.collect import KEPT, Names, RowArrays, RowResult, histories, limit_kept
 from controlshap.results.explanation import Explanation
@@ -65,7 +65,7 @@ def explain_rows(
         raise InvalidArgumentError(f"`n_jobs={n_jobs}` and `device` exclude each other. Leave one of them out.")
     if device is not None and stopping.online:
         raise InvalidArgumentError("`device` and `surrogate='online'` exclude each other. Leave one of them out.")
-    if n_jobs == 1 and not stopping.online and wants_device(device, problem, stopping, keep):
+    if n_jobs == 1 and not stopping.online and _takes_device(device, problem, stopping, keep):
         found = _explain_on_device(assembly, problem, rows, first, stopping, entropy, settings, device, progress)
         return replace(found, row_numbers=np.arange(first, first + len(rows)), row_names=names)
     # what is not returned in the end is not gathered in the first place
@@ -102,6 +102,15 @@ def explain_rows(
     )
     history = tuple(histories(results_of_rows)) if stopping.staged else None
     return replace(explanation, history=history, row_numbers=np.arange(first, first + len(rows)), row_names=names)
+
+
+def _takes_device(device: str | None, problem: Problem, stopping: Stopping, keep: bool | None) -> bool:
+    """Whether all rows are explained at once on the device of a torch module."""
+    if device is None and not is_torch_module(problem.model.source):
+        return False
+    from controlshap.engine.device.support import wants_device
+
+    return wants_device(device, problem, stopping, keep)
 
 
 def describe_call(assembly: Assembly, limits: Limits, stopping: Stopping) -> dict[str, Any]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import comb
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.data.arrangement import Arrangement
 from controlshap.estimators.base import Estimator, Evaluator, UnitDraws, base_values
 from controlshap.statistics.terms import MeanTerms
+
+if TYPE_CHECKING:
+    from controlshap.data.arrangement import Arrangement
 
 #: Beyond this many players the table of coalitions is never built.
 MOST_PLAYERS = 20

@@ -7,14 +7,16 @@ evaluations, since both ends are known. A pair is exact for games with at most t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.data.arrangement import Arrangement
 from controlshap.estimators.base import Estimator, Evaluator, RowMaker, UnitDraws, base_values, check_draws
 from controlshap.statistics.terms import MeanTerms
+
+if TYPE_CHECKING:
+    from controlshap.data.arrangement import Arrangement
 
 
 @final

@@ -4,8 +4,3 @@ The statistics are those of the rest of the library: paired walks, the backgroun
 variances, a closed sum, the Taylor control. What differs is that all explained rows go through together and that random
 numbers come from a counter. Importing this package does not import torch; `controlshap.engine.device.explain` does.
 """
-
-from controlshap.engine.device.result import DeviceResult
-from controlshap.engine.device.support import wants_device, why_not
-
-__all__ = ["DeviceResult", "wants_device", "why_not"]
