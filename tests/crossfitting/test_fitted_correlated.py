@@ -29,16 +29,17 @@ from scipy.stats import t as t_distribution
 
 import controlshap as cs
 from controlshap.crossfitting import known_gaussian, known_simulated
-from controlshap.crossfitting.known_gaussian import GaussianControls, mean_coalitions, mean_walks, simulate_networks
+from controlshap.crossfitting.known_gaussian import GaussianControls, simulate_networks
 from controlshap.crossfitting.known_marginal import MarginalControls
 from controlshap.crossfitting.known_simulated import REPLICATIONS, FittedFunctions
+from controlshap.crossfitting.network_walks import mean_coalitions, mean_walks
 from controlshap.data.players import resolve_players
 from controlshap.estimators.base import UnitDraws
 from controlshap.estimators.kernel import sample_coalitions
 from controlshap.estimators.permutation import sample_permutations, walk_contributions
 from controlshap.functions import network as network_module
 from controlshap.functions.base import Sum
-from controlshap.functions.network import Network, smoothed_logistic
+from controlshap.functions.network import Network
 from controlshap.functions.waves import Waves
 from controlshap.sampling.game import FunctionGame
 from controlshap.statistics.terms import LeastSquaresTerms
@@ -96,11 +97,11 @@ def test_a_constant_column_moves_the_mean_and_nothing_else():
 def test_the_smoothed_logistic_is_the_integral():
     means = np.concatenate([np.linspace(-30, 30, 61), [1e-3, 0.5, 4.4]])[:, None]
     variances = np.array([0.0, 1e-6, 0.01, 0.3, 1.0, 3.0, 10.0, 40.0, 100.0])
-    found = smoothed_logistic(means, variances)
+    found = Network.mean_activation(means, variances)
     exact = integrated(*np.broadcast_arrays(means, variances))
     assert_allclose(found, exact, rtol=0, atol=1e-7)
     assert np.abs(found - exact).max() < 2e-8  # as its module says
-    assert_allclose(found + smoothed_logistic(-means, variances), 1.0, atol=1e-12)
+    assert_allclose(found + Network.mean_activation(-means, variances), 1.0, atol=1e-12)
     assert (np.diff(found[:61], axis=0) >= -1e-15).all()
 
 
@@ -129,7 +130,7 @@ def test_a_wrong_constant_of_the_mixture_is_caught(monkeypatch):
     slopes = network_module.SLOPES
     monkeypatch.setattr(network_module, "SLOPES", (*slopes[:-1], 1.001 * slopes[-1]))
     means = np.linspace(-5, 5, 41)
-    assert np.abs(smoothed_logistic(means, np.ones(1)) - integrated(means, np.ones(41))).max() > 1e-7
+    assert np.abs(Network.mean_activation(means, np.ones(1)) - integrated(means, np.ones(41))).max() > 1e-7
 
 
 @pytest.mark.parametrize("groups", GROUPINGS)

@@ -17,11 +17,10 @@ from controlshap.crossfitting.fit import _residual
 from controlshap.crossfitting.known_gaussian import (
     ConditionedGame,
     GaussianControls,
-    mean_coalitions,
     simulate_networks,
 )
 from controlshap.crossfitting.known_simulated import REPLICATIONS, FittedFunctions
-from controlshap.crossfitting.network_walks import NetworkWalks, score_matrices
+from controlshap.crossfitting.network_walks import NetworkWalks, mean_coalitions, score_matrices
 from controlshap.data.players import resolve_players
 from controlshap.estimators.enumeration import all_coalitions, chains, n_chains, shapley_values
 from controlshap.estimators.permutation import sample_permutations

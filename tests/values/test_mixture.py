@@ -11,7 +11,7 @@ from scipy.special import expit
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import controlshap as cs
-from controlshap.crossfitting.known_gaussian import mean_coalitions, mean_walks
+from controlshap.crossfitting.network_walks import mean_coalitions, mean_walks
 from controlshap.estimators.enumeration import all_coalitions
 from controlshap.functions.network import Network
 from controlshap.testing import mixture_quadratic_game, mixture_score_game, shapley_by_definition

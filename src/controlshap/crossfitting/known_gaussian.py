@@ -27,17 +27,17 @@ from controlshap.crossfitting.known_simulated import (
 from controlshap.crossfitting.network_walks import (
     NetworkWalks,
     average_networks,
+    mean_coalitions,
     mean_walks,
     score_matrices,
     score_weights,
-    weigh_parts,
     with_scores,
 )
 from controlshap.data.players import Players
 from controlshap.estimators.enumeration import chains, n_chains, shapley_values
 from controlshap.functions.base import KnownFunction
 from controlshap.sampling.game import FunctionGame
-from controlshap.values.linear_scores import coalition_scores, draw_scores
+from controlshap.values.linear_scores import draw_scores
 from controlshap.values.normal_parts import NormalParts
 
 #: Doubles of factors that simulating permutations may form, all together: bounds the time.
@@ -189,15 +189,6 @@ def draw_walks(
     scores, means, variances = draw_scores(imputer.parts[0], x, permutations, score_weights(networks), draws)
     drawn = np.stack([network.of_scores(scores[..., own]) for network, own in with_scores(networks)], axis=-1)
     return drawn.mean(axis=1), average_networks(networks, means, variances)
-
-
-def mean_coalitions(
-    imputer: NormalParts, x: FloatArray, coalitions: BoolArray, networks: list[KnownFunction]
-) -> FloatArray:
-    """Conditional means `(u, k, networks)` given coalitions."""
-    weights, shares = score_weights(networks), imputer.coalition_weights(x, coalitions)
-    means = [average_networks(networks, *coalition_scores(part, x, coalitions, weights)) for part in imputer.parts]
-    return weigh_parts(means, shares)
 
 
 def simulate_networks(

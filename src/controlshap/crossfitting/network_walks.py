@@ -12,18 +12,19 @@ error of the sum.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from controlshap._arrays import pseudo_inverse
-from controlshap._types import FloatArray, IntArray
+from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.controls.d_matrices import DMatrices, d_matrices
 from controlshap.crossfitting.known_simulated import REPLICATIONS
 from controlshap.estimators.permutation import reverse_permutations, sample_permutations, walk_contributions
 from controlshap.functions.base import KnownFunction
-from controlshap.values.linear_scores import walk_scores
+from controlshap.values.linear_scores import coalition_scores, walk_scores
 from controlshap.values.normal_parts import NormalParts
 
 #: Pairs of each replication that are walked at once: bounds the memory.
@@ -177,13 +178,27 @@ def mean_walks(
     imputer: NormalParts, x: FloatArray, permutations: IntArray, networks: list[KnownFunction]
 ) -> FloatArray:
     """Conditional means `(u, players + 1, networks)` along walks."""
-    weights, shares = score_weights(networks), imputer.walk_weights(x, permutations)
-    means = [average_networks(networks, *walk_scores(part, x, permutations, weights)) for part in imputer.parts]
-    return weigh_parts(means, shares)
+    score = partial(walk_scores, x=x, permutations=permutations)
+    return _average_parts(imputer, networks, score, imputer.walk_weights(x, permutations))
 
 
-def weigh_parts(means: list[FloatArray], shares: FloatArray) -> FloatArray:
-    """Means `(..., networks)` of the parts of a distribution, weighted by shares `(..., parts)`."""
+def mean_coalitions(
+    imputer: NormalParts, x: FloatArray, coalitions: BoolArray, networks: list[KnownFunction]
+) -> FloatArray:
+    """Conditional means `(u, k, networks)` given coalitions."""
+    score = partial(coalition_scores, x=x, coalitions=coalitions)
+    return _average_parts(imputer, networks, score, imputer.coalition_weights(x, coalitions))
+
+
+def _average_parts(
+    imputer: NormalParts,
+    networks: list[KnownFunction],
+    score: Callable[..., tuple[FloatArray, FloatArray]],
+    shares: FloatArray,
+) -> FloatArray:
+    """Means over the parts of a distribution, which have shares `(..., parts)`; `score` gives moments of scores."""
+    weights = score_weights(networks)
+    means = [average_networks(networks, *score(part, weights=weights)) for part in imputer.parts]
     total = shares[..., :1] * means[0]
     for number, mean in enumerate(means[1:], start=1):
         total = total + shares[..., number, None] * mean

@@ -11,6 +11,7 @@ inside a Phi only widens it: `E Phi(a (m + s Z)) = Phi(a m / sqrt(1 + a^2 s^2))`
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
@@ -46,10 +47,9 @@ SLOPES = (
 )
 
 
-@final
 @dataclass(frozen=True)
-class Network(KnownFunction):
-    """A network with exact Shapley values.
+class HiddenLayer(KnownFunction):
+    """`constant + linear . r + sum_h scale_h activation(intercept_h + weights_h . r)`: a function of linear scores.
 
     Attributes
     ----------
@@ -57,8 +57,6 @@ class Network(KnownFunction):
     linear : ndarray of shape (columns,)
     weights : ndarray of shape (units, columns)
     intercepts, scales : ndarray of shape (units,)
-    precision : float
-        Of a unit's Shapley values, relative to its scale.
     """
 
     constant: float
@@ -66,16 +64,77 @@ class Network(KnownFunction):
     weights: FloatArray
     intercepts: FloatArray
     scales: FloatArray
+
+    takes_scores = True
+
+    @staticmethod
+    @abstractmethod
+    def activation(scores: FloatArray) -> FloatArray:
+        """The function of a unit's score."""
+
+    @staticmethod
+    @abstractmethod
+    def mean_activation(means: FloatArray, variances: FloatArray) -> FloatArray:
+        """Its mean where scores are normal."""
+
+    def predict(self, rows: FloatArray) -> FloatArray:
+        """Values `(n,)` of the layer."""
+        hidden = self.activation(rows @ self.weights.T + self.intercepts)
+        values: FloatArray = hidden @ self.scales + self.constant
+        return values + rows @ self.linear if self.linear.any() else values
+
+    @property
+    def score_functions(self) -> tuple[KnownFunction, ...]:
+        """The layer itself: it is a function of scores."""
+        return (self,)
+
+    @property
+    def score_weights(self) -> FloatArray:
+        """Weights `(units + 1, columns)` of the units, and last of the linear part."""
+        return np.concatenate([self.weights, self.linear[None]])
+
+    def of_scores(self, scores: FloatArray) -> FloatArray:
+        """Values `(...)` from scores `(..., units + 1)`."""
+        hidden = self.activation(scores[..., :-1] + self.intercepts)
+        values: FloatArray = hidden @ self.scales + self.constant + scores[..., -1]
+        return values
+
+    def mean_of_scores(self, means: FloatArray, variances: FloatArray) -> FloatArray:
+        """Means `(...)` over normal scores `(..., units + 1)`; the variance of the linear part does not matter."""
+        hidden = self.mean_activation(means[..., :-1] + self.intercepts, variances[..., :-1])
+        values: FloatArray = self.constant + means[..., -1] + hidden @ self.scales
+        return values
+
+
+@final
+@dataclass(frozen=True)
+class Network(HiddenLayer):
+    """A layer of logistic units with exact Shapley values.
+
+    Attributes
+    ----------
+    precision : float
+        Of a unit's Shapley values, relative to its scale.
+    """
+
     precision: float = PRECISION
 
     name = "logistic form"  # only logistic regressions are recognised
-    takes_scores = True
     takes_arrangements = True
 
-    def predict(self, rows: FloatArray) -> FloatArray:
-        """Values `(n,)` of the network."""
-        values: FloatArray = expit(rows @ self.weights.T + self.intercepts) @ self.scales + self.constant
-        return values + rows @ self.linear if self.linear.any() else values
+    @staticmethod
+    def activation(scores: FloatArray) -> FloatArray:
+        """`1 / (1 + exp(-score))`."""
+        values: FloatArray = expit(scores)
+        return values
+
+    @staticmethod
+    def mean_activation(means: FloatArray, variances: FloatArray) -> FloatArray:
+        """`E sigmoid(mean + sqrt(variance) Z)`."""
+        total = np.zeros(np.broadcast_shapes(means.shape, variances.shape))
+        for share, slope in zip(SHARES, SLOPES, strict=True):
+            total += share * ndtr(slope * means / np.sqrt(1.0 + slope**2 * variances))
+        return total
 
     def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
         """Shapley values `(draws, players)`; None where a unit's score is out of the quadrature's reach."""
@@ -112,32 +171,3 @@ class Network(KnownFunction):
         for weights, intercept in zip(self.weights, self.intercepts, strict=True):
             at_draws = players.sum_columns((weights * draws).T).T
             yield float(intercept), players.sum_columns(weights * x), at_draws
-
-    @property
-    def score_functions(self) -> tuple[KnownFunction, ...]:
-        """The network itself: it is a function of scores."""
-        return (self,)
-
-    @property
-    def score_weights(self) -> FloatArray:
-        """Weights `(units + 1, columns)` of the units, and last of the linear part."""
-        return np.concatenate([self.weights, self.linear[None]])
-
-    def of_scores(self, scores: FloatArray) -> FloatArray:
-        """Values `(...)` from scores `(..., units + 1)`."""
-        values: FloatArray = expit(scores[..., :-1] + self.intercepts) @ self.scales + self.constant + scores[..., -1]
-        return values
-
-    def mean_of_scores(self, means: FloatArray, variances: FloatArray) -> FloatArray:
-        """Means `(...)` over normal scores `(..., units + 1)`; the variance of the linear part does not matter."""
-        hidden = smoothed_logistic(means[..., :-1] + self.intercepts, variances[..., :-1])
-        values: FloatArray = self.constant + means[..., -1] + hidden @ self.scales
-        return values
-
-
-def smoothed_logistic(means: FloatArray, variances: FloatArray) -> FloatArray:
-    """`E sigmoid(mean + sqrt(variance) Z)`."""
-    total = np.zeros(np.broadcast_shapes(means.shape, variances.shape))
-    for share, slope in zip(SHARES, SLOPES, strict=True):
-        total += share * ndtr(slope * means / np.sqrt(1.0 + slope**2 * variances))
-    return total

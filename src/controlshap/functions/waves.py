@@ -18,35 +18,25 @@ import numpy as np
 
 from controlshap._types import FloatArray
 from controlshap.data.players import Players
-from controlshap.functions.base import KnownFunction
 from controlshap.functions.logistic import BATCH, enough_nodes, gauss_nodes, integrals
+from controlshap.functions.network import HiddenLayer
 
 
 @final
 @dataclass(frozen=True)
-class Waves(KnownFunction):
-    """A sum of cosines with exact Shapley values.
+class Waves(HiddenLayer):
+    """A sum of cosines with exact Shapley values."""
 
-    Attributes
-    ----------
-    constant : float
-    linear : ndarray of shape (columns,)
-    weights : ndarray of shape (waves, columns)
-    intercepts, scales : ndarray of shape (waves,)
-    """
+    @staticmethod
+    def activation(scores: FloatArray) -> FloatArray:
+        """The cosine of each score."""
+        return np.cos(scores)
 
-    constant: float
-    linear: FloatArray
-    weights: FloatArray
-    intercepts: FloatArray
-    scales: FloatArray
-
-    takes_scores = True
-
-    def predict(self, rows: FloatArray) -> FloatArray:
-        """Values `(n,)` of the waves."""
-        values: FloatArray = np.cos(rows @ self.weights.T + self.intercepts) @ self.scales
-        return values + self.constant + rows @ self.linear
+    @staticmethod
+    def mean_activation(means: FloatArray, variances: FloatArray) -> FloatArray:
+        """`E cos(mean + sqrt(variance) Z)`."""
+        values: FloatArray = np.cos(means) * np.exp(-0.5 * variances)
+        return values
 
     def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
         """Shapley values `(draws, players)`."""
@@ -79,27 +69,6 @@ class Waves(KnownFunction):
                 index += ((ratios * (weight * wave * factors.prod(axis=0))) @ ratios.T).real
         np.fill_diagonal(index, 0.0)
         return index / len(draws)
-
-    @property
-    def score_functions(self) -> tuple[KnownFunction, ...]:
-        """The waves themselves: they are functions of scores."""
-        return (self,)
-
-    @property
-    def score_weights(self) -> FloatArray:
-        """Weights `(waves + 1, columns)` of the waves, and last of the linear part."""
-        return np.concatenate([self.weights, self.linear[None]])
-
-    def of_scores(self, scores: FloatArray) -> FloatArray:
-        """Values `(...)` from scores `(..., waves + 1)`."""
-        values: FloatArray = np.cos(scores[..., :-1] + self.intercepts) @ self.scales + self.constant + scores[..., -1]
-        return values
-
-    def mean_of_scores(self, means: FloatArray, variances: FloatArray) -> FloatArray:
-        """Means `(...)` over normal scores `(..., waves + 1)`; the variance of the linear part does not matter."""
-        hidden = np.cos(means[..., :-1] + self.intercepts) * np.exp(-0.5 * variances[..., :-1])
-        values: FloatArray = self.constant + means[..., -1] + hidden @ self.scales
-        return values
 
     def _parts(self, rows: FloatArray, players: Players) -> FloatArray:
         """The players' parts of the scores, `(players, waves, n)`."""
