@@ -13,9 +13,8 @@ from controlshap._checks import as_folder, as_path, check_level
 from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
-from controlshap.data.players import is_one_hot
-from controlshap.results.axes import axes, join_rows, output_number, row_index, take_output, take_rows
-from controlshap.results.row_names import RowName, RowsByName, join_row_names
+from controlshap.results.axes import axes, output_number, row_index, take_output, take_rows
+from controlshap.results.row_names import RowName, RowsByName
 from controlshap.statistics.one_more_jump import FEWEST_DOF
 
 if TYPE_CHECKING:
@@ -197,16 +196,9 @@ class Explanation:
         ----------
         parts : iterable of Explanation
         """
-        parts = list(parts)
-        _check_parts(parts)
-        first = parts[0]
-        joined = join_rows(parts) | {"row_names": join_row_names(parts)}
-        if any(part.entropy != first.entropy or part.settings != first.settings for part in parts):
-            nothing = object()
-            shared = {n: v for n, v in first.settings.items() if all(p.settings.get(n, nothing) == v for p in parts)}
-            joined["settings"] = shared | {"runs": sum(part.settings.get("runs", 1) for part in parts)}
-            joined["evaluations"] = None
-        return replace(first, **joined)
+        from controlshap.results.concat import join_explanations
+
+        return join_explanations(list(parts))
 
     def output(self, output: int | str | None = None) -> Explanation:
         """The explanation of one output; its arrays have no axis of outputs.
@@ -399,17 +391,9 @@ class Explanation:
 
     def player_data(self) -> np.ndarray[Any, np.dtype[Any]]:
         """Data of the players `(rows, players)`: a value, the level of a one-hot group, all values of another group."""
-        shown = np.empty((len(self.data), len(self.player_columns)), dtype=object)
-        for player, columns in enumerate(self.player_columns):
-            block = self.data[:, list(columns)]
-            if len(columns) == 1:
-                shown[:, player] = block[:, 0]
-            elif not is_one_hot(block):
-                shown[:, player] = [", ".join(_short(value) for value in row) for row in block.tolist()]
-            else:
-                active = block.argmax(axis=1)
-                shown[:, player] = [self.column_names[columns[a]] for a in active]
-        return shown
+        from controlshap.results.wording import collect_player_data
+
+        return collect_player_data(self)
 
     @property
     def plot(self) -> Plots:
@@ -482,25 +466,3 @@ def check_output(explanation: Explanation, output: Any) -> int | None:
     """An output's number from its number or name; None for a model with one output."""
     n = explanation.values.shape[2] if explanation.values.ndim == 3 else None
     return output_number(output, n, explanation.output_names)
-
-
-def _check_parts(parts: list[Explanation]) -> None:
-    """Refuse parts that are not explanations of the same players, columns and outputs."""
-    if not parts or not all(isinstance(part, Explanation) for part in parts):
-        kinds = sorted({type(part).__name__ for part in parts})
-        raise InvalidArgumentError(f"`parts` must be explanations, one or more; got {', '.join(kinds) or 'none'}.")
-    for name in ("feature_names", "column_names", "player_columns", "output_names"):
-        first = getattr(parts[0], name)
-        for number, part in enumerate(parts):
-            if getattr(part, name) != first:
-                raise InvalidArgumentError(
-                    f"`parts` must agree in `{name}`: part 0 has {first!r}, part {number} {getattr(part, name)!r}. "
-                    "Explain all rows with the same explainer."
-                )
-    shapes = sorted({part.values.shape[2:] for part in parts})
-    if len(shapes) > 1:
-        raise InvalidArgumentError(f"`parts` must have the same outputs; for each player they have shapes {shapes}.")
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -16,6 +16,7 @@ import numpy as np
 
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.data.columns import is_missing, is_number
+from controlshap.data.players import is_one_hot
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
@@ -357,3 +358,22 @@ def describe_zero_errors(explanation: Explanation) -> str:
     if bool((explanation.status == "exact").all()):
         return "exact"
     return "no sampling error" if bool(explanation.complete.all()) else "no error seen yet"
+
+
+def collect_player_data(explanation: Explanation) -> np.ndarray[Any, np.dtype[Any]]:
+    """Data of the players `(rows, players)`; see `Explanation.player_data`."""
+    shown = np.empty((len(explanation.data), len(explanation.player_columns)), dtype=object)
+    for player, columns in enumerate(explanation.player_columns):
+        block = explanation.data[:, list(columns)]
+        if len(columns) == 1:
+            shown[:, player] = block[:, 0]
+        elif not is_one_hot(block):
+            shown[:, player] = [", ".join(_short(value) for value in row) for row in block.tolist()]
+        else:
+            active = block.argmax(axis=1)
+            shown[:, player] = [explanation.column_names[columns[a]] for a in active]
+    return shown
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
