@@ -150,6 +150,13 @@ class Problem:
         """Whether rows are conditioned rather than mixed."""
         return not self.imputer.mixes_columns
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether all strategies are left to "auto", and nothing is known or asked beside the values themselves."""
+        asked = (self.estimator, self.controls, self.variance, self.players.arrangement, self.output_range)
+        known = (self.shared, self.margin, self.noise)
+        return not self.interactions and all(part is None for part in (*asked, *known))
+
     def for_row(self, x: FloatArray) -> tuple[Problem, FloatArray]:
         """The problem of one row, and the row as the value function has it."""
         imputer, own = self.imputer.for_row(x)

@@ -173,13 +173,9 @@ def _choose_units(problem: Problem, budget: int, reasons: dict[str, str], facts:
 def choose_alternative(problem: Problem, estimator: Estimator, budget: int, *, early: bool) -> Estimator | None:
     """The estimator that may take the place of walks after a pilot of them; None where none may."""
     p, kernel = problem.players.n_players, Kernel()
-    asked = problem.estimator is not None or problem.controls is not None or problem.variance is not None
-    asked = asked or problem.players.arrangement is not None  # walks alone respect an order or a hierarchy
-    asked = asked or problem.output_range is not None  # and have bounded terms
     whole = problem.base.finite and not problem.correlated and not problem.imputer.with_replacement
-    if asked or early or not whole or not np.isfinite(problem.background).all() or p < FEWEST_TO_LEAVE:
-        return None
-    if problem.interactions or problem.shared is not None or problem.margin is not None or problem.noise is not None:
+    whole = whole and bool(np.isfinite(problem.background).all())
+    if early or not problem.is_plain or not whole or p < FEWEST_TO_LEAVE:
         return None
     walks = estimator.takes_fitted_controls and not estimator.is_least_squares
     affordable = 0.5 * budget > kernel.fewest_units(p) * kernel.unit_cost(p, finite=True)
