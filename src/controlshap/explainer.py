@@ -67,6 +67,9 @@ class Explainer:
         What a classifier is asked for: "margin" is the score before its logistic or softmax link, as shap's
         `TreeExplainer` explains it by default, and exact for boosted trees; "probability" refuses models without
         `predict_proba`; "auto" takes probabilities where there are any.
+    of_class : str or label, optional
+        The class of a classifier whose output is explained, by its label: `of_class="benign"`. By default the second of
+        two classes, and all of several.
     order : list of lists, optional
         Columns or groups in the order in which they come about, `[["age", "sex"], ["education"], ["income"]]`: players
         of a component are revealed after those of all earlier ones (asymmetric Shapley values).
@@ -103,6 +106,7 @@ class Explainer:
         max_background: int = 10_000,
         seconds_per_evaluation: float | None = None,
         output: Literal["auto", "margin", "probability"] = "auto",
+        of_class: Any = None,
         order: Order = None,
         hierarchy: Hierarchy = None,
         **other: Never,
@@ -112,7 +116,8 @@ class Explainer:
         settings = {
             "features": features, "estimator": estimator, "control": control, "variance": variance,
             "coefficient": coefficient, "memory_limit": memory_limit, "max_background": max_background,
-            "seconds_per_evaluation": seconds_per_evaluation, "output": output, "order": order, "hierarchy": hierarchy,
+            "seconds_per_evaluation": seconds_per_evaluation, "output": output,
+            "of_class": None if of_class is None else str(of_class), "order": order, "hierarchy": hierarchy,
         }  # fmt: skip
         self._assembly = Assembly(model, background, groups, settings)
 
@@ -368,7 +373,8 @@ class Explainer:
         from controlshap.engine.resume import refine_rows
 
         stopping = read_limits("refine", limits).stopping(self.players.n_players)
-        return refine_rows(self._assembly, explanation, stopping, n_jobs=check_jobs(n_jobs))
+        level = limits.get("level")
+        return refine_rows(self._assembly, explanation, stopping, n_jobs=check_jobs(n_jobs), level=level)
 
     def explain_dataset(
         self,

@@ -196,7 +196,9 @@ class Assembly:
         self.settings = dict(settings)
         # Once: writing out the arrays of a value function takes longer than many an explanation.
         self.description = {n: v if isinstance(v, (str, int)) else repr(v) for n, v in self.settings.items()}
-        adapted = as_model(model, settings.get("output", "auto"))  # older explainers on disk lack it
+        adapted = as_model(
+            model, settings.get("output", "auto"), settings.get("of_class")
+        )  # older explainers on disk lack it
         table = read_table(background, "background")
         self.column_names: tuple[str, ...] = table.names or _name_columns(model, table.n_columns)
         self.is_frame = table.names is not None

@@ -107,3 +107,30 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "controlshap: interrupted\n")
+
+
+def test_plan_says_what_explain_would_do_and_how_long_it_takes(here):
+    command = ("plan", "model.skops", "data.csv", "--background", "background.csv", "--budget", 500)
+    done = run(*command, "--seconds-per-evaluation", 0.01)
+    assert done.exit_code == 0, done.output
+    assert "evaluations at most 500 a row" in done.stdout
+    assert "; 6,000 for 12 rows" in done.stdout
+    assert "time        at most about 1 min of the model for 12 rows, at 0.01 s an evaluation" in done.stdout
+    assert "background  40 rows, evaluated once" in done.stdout
+    done = run(*command, "--rows", "0:5", "--json")
+    told = json.loads(done.stdout)
+    assert (told["rows"], told["evaluations_a_row"], told["measured"]) == (5, 500, True)
+    assert told["seconds_per_evaluation"] > 0
+    assert told["evaluations"] == 5 * 500 + 40
+
+
+def test_a_class_and_kept_columns_from_the_command_line(here, tmp_path):
+    done = run(
+        "explain", "model.skops", "data.csv", "--background", "background.csv", "--out", tmp_path / "out",
+        "--budget", 300, "--of-class", 0, "--keep", "target", "--no-report",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    found = cs.load(tmp_path / "out")
+    assert found.output_labels == ("probability of class 0",)
+    assert found.kept_names == ("target",)
+    assert found.row_names == tuple(found.kept[row][0] for row in range(12))

@@ -339,7 +339,9 @@ def test_a_goal_that_is_reached_already_costs_nothing(goal):
 def test_a_goal_out_of_reach_of_the_added_budget_is_told():
     explainer = make(estimator="permutation", control="none")
     short = explainer(X[:1], budget=200, rng=5)
-    with pytest.warns(cs.NotConvergedWarning, match=r"Row 0 spent .*absolute_tolerance=1e-06.*explainer\.refine"):
+    with pytest.warns(
+        cs.NotConvergedWarning, match=r"Row 0 did not reach absolute_tolerance=1e-06 .*explainer\.refine"
+    ):
         refined = explainer.refine(short, budget=200, absolute_tolerance=1e-6)
     assert refined.status.tolist() == ["budget reached"]
     # looks in between change nothing in what is found

@@ -62,7 +62,8 @@ def test_a_linked_explanation_says_so():
 
 def test_texts_hold_values_and_errors():
     found = explained(SCORES)
-    first, *rows, last = repr(found).splitlines()
+    first, *rows, last, doubts = repr(found).splitlines()
+    assert doubts == "Rough errors: 18 units a row; budget=450 gives 20 units a row"
     assert first == (
         "Explanation of 4 rows by 12 players: decision function of class 'malignant' (Pipeline ending in SVC)"
     )
@@ -187,3 +188,27 @@ def test_a_plan_a_surrogate_and_pairs_are_shown():
     assert lines[1].startswith(f"  row 0: {first['feature']} × {first['partner']} ")
     assert lines[-2:] == ["  and 1 row more", "± is half a 95 % interval"]
     assert repr(cs.KernelExplainer(model, background)) == ("KernelExplainer of model: 40 background rows, 8 players")
+
+
+def test_few_units_are_said_aloud():
+    explainer = cs.Explainer(
+        lambda rows: 1000 * np.tanh(rows.sum(axis=1)), np.random.default_rng(0).normal(size=(30, 8))
+    )
+    row = np.ones((1, 8))
+    assert repr(explainer(row, budget=40, rng=0)).splitlines()[-1] == (
+        "Rough errors: 5 units a row; budget=150 gives 20 units a row"
+    )
+    told = repr(explainer(row, budget=20, rng=0)).splitlines()[-1]
+    assert told.startswith("Not reliable: 8 of 8 values rest on too few units, and so do their errors; budget=")
+    assert "units a row" not in repr(explainer(row, budget=300, rng=0))  # negative control
+
+
+def test_the_least_certain_rows():
+    rows = np.random.default_rng(0).normal(size=(6, 8))
+    found = cs.Explainer(lambda rows: np.tanh(rows.sum(axis=1) * rows[:, 0]), rows)(rows, budget=300, rng=0)
+    largest = found.standard_errors.max(axis=1)
+    chosen = found.least_certain(2)
+    assert chosen.row_numbers.tolist() == np.argsort(-largest)[:2].tolist()
+    assert len(found.least_certain()) == 6
+    with pytest.raises(cs.InvalidArgumentError, match="`n` must be"):
+        found.least_certain(0)

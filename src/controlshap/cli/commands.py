@@ -88,6 +88,11 @@ _DESIGN_OPTIONS = _options(
     click.option("--order", type=_FILE, help='JSON file of columns, causes first: [["age", "sex"], ["income"]].'),
     click.option("--hierarchy", type=_FILE, help='JSON file of groups that keep their columns: {"person": ["age"]}.'),
 )  # fmt: skip
+_OUTPUT_OPTIONS = _options(
+    click.option("--output", type=click.Choice(["auto", "margin", "probability"]), default=_DEFAULTS["output"],
+                 show_default=True, help="What a classifier is asked for; the margin of boosted trees is exact."),
+    click.option("--of-class", metavar="LABEL", help="The class whose output is explained."),
+)  # fmt: skip
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, and nothing else there.")
 
 
@@ -107,6 +112,7 @@ def demo(out: Path) -> None:
 @click.option("--background", required=True, help="Ordinary rows, from which absent features take their values.")
 @click.option("--out", type=_FOLDER, required=True, help="Folder for the result and report.html.")
 @_DESIGN_OPTIONS
+@_OUTPUT_OPTIONS
 @_limit_options()
 @click.option(
     "--seconds-per-evaluation",
@@ -133,6 +139,7 @@ def demo(out: Path) -> None:
 @click.option(
     "--part-rows", type=click.IntRange(min=1), help="Most rows of a part: as many are lost when a run is stopped."
 )
+@click.option("--keep", metavar="A,B", help="Columns of DATA to keep beside the values; the first names the rows.")
 @click.option("--no-report", is_flag=True, help="Do not write report.html.")
 @click.option("--progress", type=click.Choice(["auto", "none", "json"]), default="auto", show_default=True,
               help="A bar on a terminal, nothing, or a line of JSON for each part on stderr.")  # fmt: skip
@@ -150,17 +157,50 @@ def explain(ctx: click.Context, /, model: str, data: str, background: str, out: 
 
     The same command with the same folder continues where it stopped.
     """
-    from controlshap.cli.explain import DesignOptions, ExplainOptions, ModelOptions
+    from controlshap.cli.explain import DesignOptions, ExplainOptions, ModelOptions, OutputOptions
     from controlshap.cli.explain import explain as run
 
     as_json = settings.pop("as_json")
     settings["progress"] = {"auto": None, "none": False, "json": "json"}[settings["progress"]]
     model_options, design = _take(settings, ModelOptions), _take(settings, DesignOptions)
-    limits, options = _take(settings, Limits), _take(settings, ExplainOptions)
-    outcome = run((model, data, background), out, model_options, design, limits, options)
+    limits, options, output = _take(settings, Limits), _take(settings, ExplainOptions), _take(settings, OutputOptions)
+    outcome = run((model, data, background), out, model_options, design, output, limits, options)
     click.echo(json.dumps(outcome.to_json(), allow_nan=False) if as_json else "\n".join(outcome.lines()))
     if outcome.result.failed:
         ctx.exit(EXIT_FAILED_PARTS)
+
+
+@commands.command()
+@click.argument("model")
+@click.argument("data")
+@click.option("--background", required=True, help="Ordinary rows, from which absent features take their values.")
+@_DESIGN_OPTIONS
+@_OUTPUT_OPTIONS
+@_limit_options()
+@click.option("--seconds-per-evaluation", type=float, help="Time of the model for a row; measured if it is not given.")
+@click.option("--rows", metavar="FROM:TO", help="Plan for these rows of DATA only, such as 0:100.")
+@_MODEL_OPTIONS
+@click.option("--max-background", type=click.IntRange(min=2), default=_DEFAULTS["max_background"], show_default=True,
+              help="A larger background is sampled to this many rows.")  # fmt: skip
+@click.option(
+    "--background-seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of that sample."
+)
+@_JSON
+@traceback_option
+def plan(model: str, data: str, background: str, as_json: bool, **settings: Any) -> None:
+    """Say what `explain` would do with the same arguments, how many evaluations it takes, and about how long.
+
+    The model is called on the background only.
+    """
+    from controlshap.cli.explain import DesignOptions, ModelOptions, OutputOptions
+    from controlshap.cli.plan import PlanOptions
+    from controlshap.cli.plan import plan as run
+
+    planned = run(
+        (model, data, background), _take(settings, ModelOptions), _take(settings, DesignOptions),
+        _take(settings, OutputOptions), _take(settings, Limits), _take(settings, PlanOptions),
+    )  # fmt: skip
+    click.echo(json.dumps(planned.to_json(), allow_nan=False) if as_json else "\n".join(planned.lines()))
 
 
 @commands.command()

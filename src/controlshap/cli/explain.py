@@ -79,6 +79,14 @@ class DesignOptions:
 
 
 @dataclass(frozen=True)
+class OutputOptions:
+    """Options that say which output of the model is explained."""
+
+    output: str
+    of_class: str | None
+
+
+@dataclass(frozen=True)
 class ExplainOptions:
     """Other options of `controlshap explain`."""
 
@@ -95,6 +103,7 @@ class ExplainOptions:
     part_rows: int | None
     progress: Any
     no_report: bool
+    keep: str | None
 
 
 @dataclass(frozen=True)
@@ -191,6 +200,7 @@ def explain(
     out: Path,
     model_options: ModelOptions,
     design: DesignOptions,
+    output: OutputOptions,
     limits: Limits,
     options: ExplainOptions,
 ) -> ExplainedFiles:
@@ -212,7 +222,7 @@ def explain(
         _send_by_value(model)
     explainer = design.make_explainer(
         prepared.loaded.model, prepared.background.frame, max_background=options.max_background,
-        seconds_per_evaluation=options.seconds_per_evaluation,
+        seconds_per_evaluation=options.seconds_per_evaluation, **vars(output),
     )  # fmt: skip
     # the file may not fit into memory, so it was sampled before: base values carry that error
     explainer.assembly.n_background = prepared.background.n_rows
@@ -221,7 +231,7 @@ def explain(
         result = explain_dataset(
             explainer.assembly, data, out, limits, rng=options.rng, n_jobs=options.jobs, scheduler=options.scheduler,
             rows=prepared.rows, part_rows=options.part_rows, model_hash=prepared.loaded.sha256,
-            progress=options.progress,
+            keep=split_names(options.keep), progress=options.progress,
         )  # fmt: skip
     _report_failures(result)
     report = None if options.no_report else report_result(result.path, result.path / "report.html", partial=True)

@@ -90,6 +90,9 @@ class Control(ABC):  # noqa: B024 (which of the methods are implemented is for t
         """Most model evaluations that `prepare` may spend on a row."""
         return 0
 
+    def refuse(self, imputer: Imputer, x: FloatArray, background: FloatArray) -> None:  # noqa: B027
+        """Raise where `prepare` would, for a value function, players or a row that it does not fit; calls no model."""
+
     def prepare(self, context: Context) -> PreparedControl:
         """Make the function for one row, with its known values."""
         raise NotImplementedError(f"{type(self).__name__} is not prepared before sampling")

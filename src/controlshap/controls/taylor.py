@@ -23,6 +23,7 @@ from controlshap.models.derivatives.closed_form import closed_form
 from controlshap.models.derivatives.finite_differences import FiniteDifferences
 from controlshap.models.torch_module import is_torch_module
 from controlshap.statistics.control_variate import KnownValues
+from controlshap.values.base import Imputer
 
 
 @final
@@ -86,25 +87,29 @@ class Taylor(Control):
         """Most evaluations that the derivatives take."""
         return self.source(source).cost(background, players, budget, second=not correlated)
 
-    def prepare(self, context: Context) -> PreparedControl:
-        """The polynomial at x, with its known values by Theorem 1 or 2."""
-        imputer = context.imputer
-        mixes = imputer.mixes_columns and imputer.finite_draws is not None
+    def refuse(self, imputer: Imputer, x: FloatArray, background: FloatArray) -> None:
+        """Refuse value functions without the theorems, arranged players with the first of them, and missing values."""
+        mixes = _mixes(imputer)
         if not (mixes or imputer.linear_in_x):
             raise NoClosedFormError(
                 f"The Taylor control has known values for independent features (Marginal) and correlated ones "
                 f"(GaussianConditional), not for {type(imputer).__name__}. Use control='none' or your own control."
             )
-        if mixes and context.players.arrangement is not None:
+        if mixes and imputer.players.arrangement is not None:
             raise NoClosedFormError(
                 "The Taylor control of independent features has known values for all permutations alike, not with "
                 "`order` or `hierarchy`. Use control='auto' or 'ridge'."
             )
-        if not np.isfinite(context.x).all() or not np.isfinite(context.background).all():
+        if not np.isfinite(x).all() or not np.isfinite(background).all():
             raise InvalidArgumentError(
                 "`control='taylor'` needs finite rows and a finite background, but there are missing values. "
                 "Use control='none', or impute them."
             )
+
+    def prepare(self, context: Context) -> PreparedControl:
+        """The polynomial at x, with its known values by Theorem 1 or 2."""
+        self.refuse(context.imputer, context.x, context.background)
+        mixes = _mixes(context.imputer)
         point = Point(context.x, context.at_x, context.background, context.players, context.evaluate, context.budget)
         derivatives = self.source(context.model.source).at(point, second=mixes)
         if mixes:
@@ -119,6 +124,11 @@ class Taylor(Control):
             matrices = context.cache["d_matrices"] = d_matrices(imputer, self.n_permutations, self.seed)
         scale = imputer.scale
         return matrices.known_values(gradient * scale, (context.x - imputer.center) / scale, context.at_x)
+
+
+def _mixes(imputer: Imputer) -> bool:
+    """Whether rows are mixed from x and draws, of which Theorem 1 is; conditioned ones have Theorem 2."""
+    return imputer.mixes_columns and imputer.finite_draws is not None
 
 
 def _known_independent(context: Context, derivatives: Derivatives) -> KnownValues:

@@ -353,6 +353,15 @@ def _record_failed(folder: Path, failed: list[FailedPart]) -> None:
         path.unlink(missing_ok=True)
 
 
+def describe_failed(failed: Sequence[FailedPart], n_parts: int, n_done: int) -> str:
+    """How many parts failed, why the first did, and what became of the others."""
+    first = failed[0]
+    others = "The others are done." if n_done else "No row is explained."
+    reason = first.reason.rstrip(".")
+    where = f"rows {first.rows[0]} to {first.rows[1] - 1}"
+    return f"{len(failed)} of {n_parts} parts failed; the first, {where}: {reason}. {others}"
+
+
 def _finish(source: RowSource, folder: Path, totals: RunTotals) -> None:
     """Refuse a source that has changed meanwhile, for good; remove what killed workers left, and warn."""
     changed = source.changed_files()
@@ -370,11 +379,9 @@ def _finish(source: RowSource, folder: Path, totals: RunTotals) -> None:
     for kind, (n, message) in totals.warned.items():
         warnings.warn(f"{n} time(s), the first: {message}", kind, stacklevel=4)
     if totals.failed:
-        first = totals.failed[0]
         warnings.warn(
-            f"{len(totals.failed)} of {source.n_parts} parts failed; the first, rows {first.rows[0]} to "
-            f"{first.rows[1] - 1}: {first.reason}. The others are done; failed.json has all of them, and the "
-            "same call tries them again.",
+            f"{describe_failed(totals.failed, source.n_parts, totals.n_done)} failed.json has them all, and the same "
+            "call tries them again.",
             ControlShapWarning,
             stacklevel=4,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,10 +22,33 @@ def describe_plan(plan: Plan) -> Iterable[str]:
     if plan.alternative is not None:
         yield f"{'pilot':<11} the first walks say whether {_short(plan.alternative)} makes more of the rest"
     yield from plan.notes
-    if plan.is_exact:
-        each = 1 + plan.costs.fewest_units * plan.costs.unit
+    each = plan.most_evaluations
+    if plan.is_exact and plan.form is None:
         yield f"evaluations {each:,} a row, all coalitions: no sampling error{_in_all(plan, each)}"
-        return
+    else:
+        yield from _describe_sampling(plan)
+    if plan.seconds is not None and math.isfinite(plan.seconds):
+        rows = max(1, plan.n_rows)
+        most = "" if plan.is_exact or plan.form is not None else "at most "
+        of_rows = f"{rows:,} rows" if rows > 1 else "a row"
+        total = describe_seconds(each * rows * plan.seconds)
+        yield f"time        {most}about {total} of the model for {of_rows}, at {plan.seconds:.2g} s an evaluation"
+
+
+def describe_seconds(seconds: float) -> str:
+    """A duration to two digits or so: `0.3 s`, `45 s`, `12 min`, `3 h 20 min`, `4.2 days`."""
+    if seconds < 60:
+        return f"{seconds:.2g} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes / 1440:.1f} days"
+
+
+def _describe_sampling(plan: Plan) -> Iterable[str]:
+    """The evaluations of a row that is sampled."""
     costs = plan.costs
     spent = ["1 for the row"]
     spent += [f"{costs.derivatives:,} for derivatives"] if costs.derivatives else []

@@ -62,6 +62,8 @@ class Plan:
         Exceptions among the rows, where these were given.
     n_rows : int
         Rows that were given, 0 without.
+    seconds : float or None
+        Time of an evaluation, where it was told.
     alternative : Estimator or None
         What takes the place of the estimator after a pilot of it, where that shows it to be better (`engine.pilot`).
     """
@@ -82,6 +84,14 @@ class Plan:
     notes: tuple[str, ...] = ()
     n_rows: int = field(default=0, compare=False)
     alternative: Estimator | None = None
+    seconds: float | None = field(default=None, compare=False)
+
+    @property
+    def most_evaluations(self) -> int:
+        """Most evaluations of a row; 1 for a model of a known form."""
+        if self.form is not None:
+            return 1
+        return 1 + self.costs.fewest_units * self.costs.unit if self.is_exact else self.budget
 
     @property
     def prepared_controls(self) -> tuple[Control, ...]:

@@ -19,6 +19,8 @@ def check_plan(problem: Problem, plan: Plan, x: FloatArray) -> None:
     estimator = plan.estimator
     plan.variance.check(least_squares=estimator.is_least_squares, n_draws=estimator.n_draws)
     check_budget(problem, estimator, plan.controls, plan.variance, plan.budget)
+    for control in plan.prepared_controls:
+        control.refuse(problem.imputer, x, problem.background)
     if plan.fitted_controls:
         _check_fitted_controls(problem, plan, x)
 

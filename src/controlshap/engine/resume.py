@@ -9,16 +9,20 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap.engine.rows import collect_rows, continue_rows, ready_problem
+from controlshap.engine.rows import collect_rows, continue_rows, ready_problem, warn_unfinished
 from controlshap.problem import Assembly, Problem
 from controlshap.results.collect import merge
 from controlshap.results.explanation import Explanation
+from controlshap.results.row_names import label_rows
 from controlshap.sampling.evaluation_log import Recording
 from controlshap.statistics.stopping import Stopping, parse_rules
 
 
-def refine_rows(assembly: Assembly, explanation: Explanation, stopping: Stopping, *, n_jobs: int) -> Explanation:
-    """The earlier explanation with its inexact rows continued up to the new limits."""
+def refine_rows(
+    assembly: Assembly, explanation: Explanation, stopping: Stopping, *, n_jobs: int, level: float | None = None
+) -> Explanation:
+    """The earlier explanation with its inexact rows continued up to the new limits; `level` where it was given."""
+    _refuse_other_level(explanation, level)
     continuations = continue_from(explanation, assembly.players.names, stopping)
     rows = assembly.read_rows(explanation.data)
     earlier = explanation.settings
@@ -34,6 +38,8 @@ def refine_rows(assembly: Assembly, explanation: Explanation, stopping: Stopping
         (int(explanation.row_numbers[row]), rows[row], limits, recording) for row, limits, recording in continuations
     ]
     results = continue_rows(problem, items, explanation.entropy, n_jobs=n_jobs)
+    labels = label_rows(explanation)
+    warn_unfinished(results, stopping, [labels[row] for row, *_ in continuations])
     settings = explanation.settings | {"refinements": explanation.settings["refinements"] + 1}
     refined = dict(zip([number for number, *_ in continuations], results, strict=True))
     return merge(explanation, refined, partial(collect_rows, assembly, problem), settings)
@@ -83,6 +89,18 @@ def continue_from(
         )
         continuations.append((row, limits, Recording(outputs, stages, records=True)))
     return continuations
+
+
+def _refuse_other_level(explanation: Explanation, level: float | None) -> None:
+    """Refuse another level than that for which bets were placed from the first unit on."""
+    if level is None or not isinstance(explanation, Explanation) or explanation.settings.get("output_range") is None:
+        return
+    earlier = float(explanation.settings["level"])
+    if abs(level - earlier) > 1e-12:
+        raise InvalidArgumentError(
+            f"`level={level:g}`: the guarantee of this explanation was made for level={earlier:g}, and `refine` goes "
+            f"on with it. Leave `level` out, or explain again with level={level:g}."
+        )
 
 
 def _refuse_other_units(explanation: Explanation, stopping: Stopping) -> None:

@@ -10,7 +10,7 @@ from typing import cast
 
 import numpy as np
 
-from controlshap._errors import ErraticVarianceWarning, NotConvergedWarning
+from controlshap._errors import ErraticVarianceWarning
 from controlshap._random import Purpose, stream
 from controlshap._types import BoolArray, FloatArray
 from controlshap.controls.base import Context
@@ -319,10 +319,8 @@ class Run:
         return found
 
     def finish(self) -> RowResult:
-        """The result of the run; warns about goals that it did not reach."""
+        """The result of the run."""
         status, plan = self.status or "", self.plan
-        if self.stopping.looks and status in ("budget reached", "time reached"):
-            self._warn_unfinished(status)
         self._warn_few_to_resample()
         if self.stopping.output_range is not None and status != "exact" and self.guaranteed is None:
             self.guaranteed = self._guarantee()
@@ -382,17 +380,6 @@ class Run:
         sampler, of_background = self.sampler, self.problem.base.values[:, :, 0]
         return background_variances(
             sampler.terms(), sampler.strata_of_rows(), sampler.draw_index(), of_background, self.game.at_x
-        )
-
-    def _warn_unfinished(self, status: str) -> None:
-        stopping = self.stopping
-        limit = f"its budget of {stopping.budget} evaluations" if status == "budget reached" else "its time"
-        warnings.warn(
-            f"Row {self.row} spent {limit} ({self.game.n_evaluations} evaluations) before it reached "
-            f"{stopping.goals}; its largest standard error is {self.snapshot.errors.max():.3g}. Raise `budget` "
-            "or `time_limit`, ask for less, or go on with `explainer.refine`.",
-            NotConvergedWarning,
-            stacklevel=4,
         )
 
     def _warn_few_to_resample(self) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError
+from controlshap._errors import InvalidArgumentError, NotConvergedWarning
 from controlshap._parallel import ordered_map
 from controlshap._progress import ProgressLike, Reporter
 from controlshap._types import AnyArray, FloatArray
@@ -26,7 +27,7 @@ from controlshap.models.torch_module import is_torch_module
 from controlshap.problem import Assembly, Problem
 from controlshap.results.collect import KEPT, Names, RowArrays, RowResult, histories, limit_kept
 from controlshap.results.explanation import Explanation
-from controlshap.results.row_names import read_row_names
+from controlshap.results.row_names import RowName, read_row_names
 from controlshap.sampling.evaluation_log import Recording
 from controlshap.statistics.stopping import Stopping
 
@@ -93,6 +94,7 @@ def explain_rows(
         results = _first_here(task, items, n_jobs)
     results = results if lesson is None else map(lesson.add, results)
     results_of_rows = limit_kept(_report_progress(results, Reporter(progress, len(rows), 0, DELAY)), keep)
+    warn_unfinished(results_of_rows, stopping, names or range(first, first + len(rows)))
     settings = settings | {
         "n_background_evaluations": assembly.n_background_evaluations,
         "n_surrogate_evaluations": assembly.n_surrogate_evaluations,
@@ -133,8 +135,11 @@ def plan_rows(assembly: Assembly, stopping: Stopping, rows: FloatArray | None) -
     problem = ready_problem(assembly, stopping)
     plan = make_plan(problem, stopping)
     learning = describe_learning(problem, plan.controls, 0 if rows is None else len(rows), online=stopping.online)
-    plan = replace(plan, notes=(*plan.notes, *learning))
+    told = assembly.settings["seconds_per_evaluation"]
+    plan = replace(plan, notes=(*plan.notes, *learning), seconds=None if told is None else float(told))
     if rows is None or len(rows) == 0:
+        if plan.form is None:  # what would be refused for any row
+            check_plan(problem, plan, problem.background[0])
         return plan
     of_rows = [plan.for_row(problem, x) for x in rows]
     if plan.form is None:  # a model of a known form needs none of this
@@ -219,6 +224,24 @@ def continue_rows(
         return []
     task = partial(_continue_item, problem, make_plan(problem, items[0][2]), entropy)
     return limit_kept(_first_here(task, items, n_jobs), keep=True)
+
+
+def warn_unfinished(results: Sequence[RowResult], stopping: Stopping, names: Sequence[RowName]) -> None:
+    """Say once which rows spent their budget or time before they reached what was asked for."""
+    unfinished = [k for k, result in enumerate(results) if result.status in ("budget reached", "time reached")]
+    if not stopping.looks or not unfinished:
+        return
+    which = f"Row {names[unfinished[0]]}"
+    if len(unfinished) > 1:
+        which = f"{len(unfinished):,} of {len(results):,} rows (the first: row {names[unfinished[0]]})"
+    largest = max(results[k].largest_error for k in unfinished)
+    spent = max(results[k].n_evaluations for k in unfinished)
+    warnings.warn(
+        f"{which} did not reach {stopping.goals} within the limits; the largest standard error is {largest:.3g} after "
+        f"{spent:,} evaluations. Raise `budget` or `time_limit`, ask for less, or go on with `explainer.refine`.",
+        NotConvergedWarning,
+        stacklevel=4,
+    )
 
 
 def _report_progress(results: Iterator[RowResult], reporter: Reporter) -> Iterator[RowResult]:

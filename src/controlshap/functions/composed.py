@@ -110,9 +110,34 @@ class Blend(KnownFunction):
     constant: float = 0.0
 
     @property
+    def name(self) -> str:  # type: ignore[override]
+        """That of the function."""
+        return self.inner.name
+
+    @property
+    def tolerance(self) -> float:  # type: ignore[override]
+        """That of the function."""
+        return self.inner.tolerance
+
+    @property
+    def steps_a_draw(self) -> int:
+        """The steps of the function."""
+        return self.inner.steps_a_draw
+
+    @property
     def takes_arrangements(self) -> bool:  # type: ignore[override]
         """Whether the function does."""
         return self.inner.takes_arrangements
+
+    def mean_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
+        """Shapley values `(players,)` of the mean of the games."""
+        values = self.inner.mean_values(x, draws, players)
+        return None if values is None else np.asarray(values.reshape(len(values), -1) @ self.weights)
+
+    def games(self, draws: FloatArray, players: Players, some: IntArray) -> RowGames | None:
+        """The games of the only output with a weight; of several outputs, variances would need covariances."""
+        inner = self.inner.games(draws, players, some) if np.count_nonzero(self.weights) == 1 else None
+        return None if inner is None else _BlendedGames(inner, self.weights)
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """Values `(n,)` of the function."""
@@ -131,6 +156,22 @@ class Blend(KnownFunction):
     def reaches(self, x: FloatArray, draws: FloatArray, players: Players) -> bool:
         """Whether the function's values can be computed."""
         return self.inner.reaches(x, draws, players)
+
+
+@final
+@dataclass(frozen=True)
+class _BlendedGames:
+    inner: RowGames
+    weights: FloatArray
+
+    def explain(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Values and variances of the output."""
+        values, variances = self.inner.explain(rows)
+        return (values @ self.weights)[..., None], (variances @ self.weights**2)[..., None]
+
+    def interactions(self, rows: FloatArray) -> FloatArray:
+        """Interactions of the output."""
+        return np.asarray((self.inner.interactions(rows) @ self.weights)[..., None])
 
 
 @final

@@ -15,6 +15,7 @@ from controlshap.functions.network import Network
 from controlshap.functions.tree_readers.read import count_probes, read_trees
 from controlshap.models.derivatives.closed_form import closed_form
 from controlshap.models.margins import MarginOf
+from controlshap.models.one_class import OneClass
 
 if TYPE_CHECKING:
     from controlshap.functions.composed import Combination
@@ -32,6 +33,11 @@ _BY_COLUMN = (
 
 def recognise(source: Any, n_background: int = 1) -> KnownFunction | None:
     """The function that a fitted model is, or None; also where it would take too long over so many background rows."""
+    if isinstance(source, OneClass):
+        from controlshap.functions.composed import Blend
+
+        whole = recognise(source.source, n_background)
+        return None if whole is None else Blend(whole, source.weights, source.constant)
     model, margin = _split_source(source)
     function = read_form(model, margin=margin)
     if function is not None and function.steps_a_draw * n_background > MOST_STEPS:
@@ -96,6 +102,8 @@ def agrees(function: KnownFunction, rows: FloatArray, predictions: FloatArray, o
 
 def _split_source(source: Any) -> tuple[Any, bool]:
     """The fitted model, and whether its margin is explained rather than a value or a probability."""
+    if isinstance(source, OneClass):
+        return _split_source(source.source)
     if isinstance(source, MarginOf):
         return source.model, True
     owner = getattr(source, "__self__", None)

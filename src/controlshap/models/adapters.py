@@ -18,6 +18,7 @@ from controlshap._errors import ControlShapWarning, InvalidArgumentError
 from controlshap.models.as_fitted import as_fitted, fitted_names
 from controlshap.models.margins import MarginOf
 from controlshap.models.model import Model
+from controlshap.models.one_class import choose_class
 from controlshap.models.torch_module import TorchPredict, is_torch_module
 
 #: What the methods of fitted models return.
@@ -29,15 +30,20 @@ QUANTITIES = {
 }
 
 
-def as_model(model: Any, output: str = "auto") -> Model:
-    """Wrap the prediction function of a model; `output` says which, where it has several.
+def as_model(model: Any, output: str = "auto", of_class: Any = None) -> Model:
+    """Wrap the prediction function of a model; `output` says which, where it has several, and `of_class` of what class.
 
     Torch modules and native boosters are looked for first, because some of them are callable themselves; then come
     objects with `predict_proba`, `predict` or, for classifiers without probabilities, `decision_function`; then any
     callable.
     """
     if output not in ("auto", "margin", "probability"):
-        raise InvalidArgumentError(f"`output` must be 'auto', 'margin' or 'probability'; got {output!r}.")
+        known: Any = getattr(model, "classes_", None)
+        labels = [] if known is None else [str(one) for one in known]
+        way_out = f" For that class, write of_class={output!r}." if str(output) in labels else ""
+        raise InvalidArgumentError(f"`output` must be 'auto', 'margin' or 'probability'; got {output!r}.{way_out}")
+    if of_class is not None:
+        return choose_class(as_model(model, output), model, of_class)
     if output == "probability" and not hasattr(model, "predict_proba"):
         raise InvalidArgumentError(
             f"`output='probability'` needs a classifier with `predict_proba`; {type(model).__name__} has none. Pass a "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from controlshap._checks import as_folder, as_path, check_level
+from controlshap._checks import as_folder, as_path, at_least, check_level
 from controlshap._errors import InvalidArgumentError
 from controlshap._optional import require
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
@@ -373,6 +373,18 @@ class Explanation:
         if sampled_rows and len(self) < 2:
             raise InvalidArgumentError("`sampled_rows=True` needs two explained rows or more. Leave it out.")
         return summarise(self, sampled_rows=sampled_rows, background=background)
+
+    def least_certain(self, n: int = 10) -> Explanation:
+        """The n rows with the largest standard errors, largest first: those to explain again with a larger budget.
+
+        Parameters
+        ----------
+        n : int
+            Rows, or all where there are fewer.
+        """
+        n = at_least("n", n, 1, "rows")
+        largest = self.standard_errors.reshape(len(self), -1).max(axis=1)
+        return self[np.argsort(-largest, kind="stable")[:n]]
 
     def by_group(self, groups: Mapping[str, Sequence[str]] | None = None) -> Explanation:
         """The same explanation with the sums over groups of players in place of players.

@@ -21,6 +21,7 @@ from controlshap.results.wording import (
     clean,
     count_noun,
     describe_outputs,
+    describe_unreliable,
     format_level,
     format_number,
     format_with_error,
@@ -76,10 +77,11 @@ def _ending(explanation: Explanation) -> str:
     kinds = ", ".join(f"{count_noun(count, 'row')} {status}" for status, count in counts.items()) or "no rows"
     spent = int(np.median(explanation.n_evaluations)) if len(explanation) else 0
     text = f"{kinds}; {count_noun(spent, 'model evaluation')} for a row"
-    if not explanation.standard_errors.any():
-        return text
-    largest = format_number(float(explanation.standard_errors.max()), 2)
-    return f"{text}; {REACH}; largest standard error {largest}"
+    if explanation.standard_errors.any():
+        largest = format_number(float(explanation.standard_errors.max()), 2)
+        text += f"; {REACH}; largest standard error {largest}"
+    doubts = describe_unreliable(explanation)
+    return f"{text}\n{doubts}" if doubts else text
 
 
 def _row_as_text(explanation: Explanation, row: int, number: int) -> str:

@@ -50,6 +50,14 @@ def load(path: str | Path) -> Explanation:
         from controlshap.datasets import load_dataset
 
         return load_dataset(folder)
+    if folder.is_file() or folder.suffix.lower() in (".csv", ".parquet", ".arrow", ".feather"):
+        readers = {".csv": "read_csv", ".parquet": "read_parquet", ".arrow": "read_feather", ".feather": "read_feather"}
+        reader = readers.get(folder.suffix.lower())
+        what = f"is a table: read it with pandas.{reader}(path)" if reader else "is a file"
+        raise InvalidArgumentError(
+            f"`path`: {str(path)!r} {what}. `controlshap.load` reads folders: those of `explanation.save(folder)`, "
+            "whose name has no such ending, and of `explain_dataset`."
+        )
     header, arrays = read_folder(folder, "explanation")
     names = [field.name for field in fields(Explanation) if field.name in arrays or field.name in header]
     missing = [f.name for f in fields(Explanation) if f.name not in names and not f.name.startswith(LATER)]
