@@ -38,7 +38,7 @@ def test_generations_double_and_the_last_has_no_end():
     every = [Generation.of(row) for row in (0, 2, 6, MOST_BEFORE - 1)]
     assert [(each.number, each.end) for each in every] == [(0, 1), (1, 3), (2, 7), (10, MOST_BEFORE)]
     last = Generation.of(10**9)
-    assert (last.first, last.end, last.share) == (MOST_BEFORE, None, 0)
+    assert (last.first, last.end, last.share(10)) == (MOST_BEFORE, None, 0)
     assert all(row in range(g.first, g.end or 10**9) for row in range(5000) for g in [Generation.of(row)])
 
 

@@ -208,7 +208,7 @@ class Trees(Control):
         regressions, and forests of classifiers); nothing is then fitted.
     n_trees, n_leaves, learning_rate
         The ensemble.
-    start : LogisticRidge, RidgeNetwork, WideNetwork, Polynomial or None
+    start : LogisticRidge, RidgeNetwork, WideNetwork, WaveNetwork, Polynomial or None
         Fitted first; the trees take its residuals. None fits the trees to the model alone.
     n_folds : int
         As for LogisticRidge; fewer, since a fit takes a tenth of a second and more.
@@ -230,11 +230,11 @@ class Trees(Control):
         check_at_least(self, n_trees=1, n_leaves=2, n_folds=2, max_rows=100)
         if not 0.0 < self.learning_rate <= 1.0:
             raise InvalidArgumentError(f"`learning_rate` must lie in (0, 1]; got {self.learning_rate!r}.")
-        smooth = LogisticRidge | RidgeNetwork | WideNetwork | Polynomial
+        smooth = LogisticRidge | RidgeNetwork | WideNetwork | WaveNetwork | Polynomial
         if self.start is not None and not isinstance(self.start, smooth):
             raise InvalidArgumentError(
-                "`start` must be LogisticRidge(), RidgeNetwork(), WideNetwork(), Polynomial() or None; got "
-                f"{self.start!r}."
+                "`start` must be LogisticRidge(), RidgeNetwork(), WideNetwork(), WaveNetwork(), Polynomial() or None; "
+                f"got {self.start!r}."
             )
         if self.model is not None and self._read() is None:
             raise InvalidArgumentError(

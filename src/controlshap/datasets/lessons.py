@@ -26,11 +26,11 @@ from controlshap.storage.explainers import decode, encode
 FUNCTION, LESSON = "function", "lesson"
 
 
-def begin_lesson(folder: Path, run: str, part: int, n_rows: int) -> Lesson:
-    """The lesson for a part of so many rows, and how much each row is to hand back."""
+def begin_lesson(folder: Path, run: str, part: int, n_rows: int, n_numbers: int) -> Lesson:
+    """The lesson for a part of so many rows, and how many evaluations of so many numbers each row is to hand back."""
     generation = Generation.of(part)
     function = read_function(folder, run, generation.number) if generation.number else None
-    return Lesson(function, -(-generation.share // n_rows))
+    return Lesson(function, -(-generation.share(n_numbers) // n_rows))
 
 
 def write_lesson(folder: Path, run: str, part: int, lesson: Lesson) -> None:

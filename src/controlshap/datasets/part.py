@@ -150,7 +150,10 @@ def _explain_pieces(job: DatasetJob, task: PartTask) -> Iterator[tuple[int, Expl
     p, outputs = len(layout.players), len(layout.outputs or ("",))
     step = max(1, min(HELD_ROWS, HELD_BYTES // (8 * outputs * p * (p + 8))))
     try:
-        lesson = begin_lesson(job.folder, job.run, task.part, task.end - task.first) if job.stopping.online else None
+        lesson = None
+        if job.stopping.online:
+            n_numbers = job.assembly.background.shape[1] + outputs
+            lesson = begin_lesson(job.folder, job.run, task.part, task.end - task.first, n_numbers)
         rows = task.rows
         if rows is None:
             assert job.source is not None

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from controlshap._parallel import one_blas_thread
 from controlshap._types import FloatArray
-from controlshap.controls import Control, LogisticRidge, SharedSurrogate, Trees, WaveNetwork, WideNetwork
+from controlshap.controls import Control, LogisticRidge, SharedSurrogate, Trees, WaveNetwork
 from controlshap.controls.fits.boosting import boosting_available
 from controlshap.controls.fits.rows import EvaluatedRows
 from controlshap.controls.shared import compare_learners, fit_shared
@@ -23,14 +23,18 @@ from controlshap.results.collect import RowResult
 NumberedRow: TypeAlias = tuple[int, FloatArray]
 """A row with its number, on which its random streams depend."""
 
-#: Most evaluations that a function is fitted to, drawn from all rows so far in equal parts.
-MOST_EVALUATIONS = 20_000
-#: The last generation has no end: with so many rows before it, each has given a dozen evaluations.
+#: Most evaluations that a function is fitted to, drawn from all rows so far in equal parts, and most numbers in them.
+#: Up to 200 rows of 1,000 evaluations all are used: a fit takes hardly longer, and gets better.
+MOST_EVALUATIONS, MOST_NUMBERS = 200_000, 6_000_000
+#: The last generation has no end: with so many rows before it, each has given about a hundred evaluations.
 MOST_BEFORE = 2**11 - 1
 #: Rows that a generation must have before slower learners are candidates: networks, and trees. A fit takes some tenths
 #: of a second, as the fits to about ten rows do.
 ROWS_FOR_NETWORKS, ROWS_FOR_TREES = 8, 16
-#: Gradient steps of a wide network for each row that it will serve, and the most: a tenth of a row's own time.
+#: Cosines for independent features, and for correlated ones, where known values are simulated. Chosen, like the
+#: candidates, on the tuned problems of `benchmarks/generations.py`: 64 cosines, or 32 logistic units, left more noise.
+N_WAVES = (128, 16)
+#: Gradient steps of the cosines for each row that it will serve, and the most: a tenth of a row's own time.
 STEPS_A_ROW, MOST_STEPS = 60, 8000
 
 
@@ -47,10 +51,9 @@ class Generation:
         """Rows that it will have, as many as were before it and one; of the last, at least so many."""
         return self.first + 1
 
-    @property
-    def share(self) -> int:
-        """Evaluations that each of its rows gives to the fits of later generations."""
-        return 0 if self.end is None else -(-MOST_EVALUATIONS // self.end)
+    def share(self, n_numbers: int) -> int:
+        """Evaluations, of so many numbers each, that each of its rows gives to the fits of later generations."""
+        return 0 if self.end is None else -(-min(MOST_EVALUATIONS, MOST_NUMBERS // n_numbers) // self.end)
 
     @classmethod
     def of(cls, row: int) -> Generation:
@@ -92,7 +95,8 @@ class Learner:
     def fit(self, generation: Generation) -> None:
         """Fit after a generation of which all rows were added: what predicts its rows best from earlier ones."""
         assert generation.end is not None
-        self.parts = [part[: generation.share] if part else None for part in self.parts]
+        share = generation.share(count_numbers(self.problem))
+        self.parts = [part[:share] if part else None for part in self.parts]
         old = [part for part in self.parts[: generation.first] if part]
         new = [part for part in self.parts[generation.first :] if part]
         if not old and not new:
@@ -140,6 +144,11 @@ class Lesson:
         return replace(result, evaluated=None)
 
 
+def count_numbers(problem: Problem) -> int:
+    """Numbers of an evaluation: columns and outputs."""
+    return len(problem.background[0]) + problem.base.n_outputs
+
+
 def candidate_learners(n_rows: int, *, correlated: bool) -> tuple[Control, ...]:
     """Candidates that may be fitted for a generation of so many rows, the safest first.
 
@@ -149,12 +158,11 @@ def candidate_learners(n_rows: int, *, correlated: bool) -> tuple[Control, ...]:
     if n_rows < ROWS_FOR_NETWORKS:
         return (LogisticRidge(),)
     n_steps = min(MOST_STEPS, STEPS_A_ROW * n_rows)
-    if correlated:
-        return (LogisticRidge(), WaveNetwork(n_waves=16, n_steps=n_steps))
-    waves, network = WaveNetwork(n_steps=n_steps), WideNetwork(n_hidden=32, n_steps=n_steps)
-    if n_rows < ROWS_FOR_TREES or not boosting_available():
-        return (LogisticRidge(), waves, network)
-    return (LogisticRidge(), waves, network, Trees(start=network))
+    waves = WaveNetwork(n_waves=N_WAVES[correlated], n_steps=n_steps)
+    if correlated or n_rows < ROWS_FOR_TREES or not boosting_available():
+        return (LogisticRidge(), waves)
+    after, alone = (Trees(start=start, max_rows=MOST_EVALUATIONS) for start in (waves, None))
+    return (LogisticRidge(), waves, after, alone)
 
 
 def explain_in_generations(
@@ -167,7 +175,8 @@ def explain_in_generations(
     while start < len(items):
         generation = Generation.of(start)
         rows = items[start : generation.end]
-        yield from map(learner.add, explain(learner.problem, generation.share, rows))
+        share = generation.share(count_numbers(problem))
+        yield from map(learner.add, explain(learner.problem, share, rows))
         start += len(rows)
         if start < len(items):
             learner.fit(generation)
