@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 import controlshap as cs
 from controlshap.engine.device.explain import explain_on_device
-from controlshap.engine.device.walks import Ground
+from controlshap.engine.device.walks import DeviceData
 from controlshap.statistics import analysis
 from controlshap.statistics.stopping import Rule, Stopping
 from controlshap.testing import marginal_game, shapley_by_definition
@@ -128,11 +128,11 @@ def test_the_goals_are_named_as_they_were_asked_for():
 
 def test_units_in_stages_hold_those_of_shorter_runs():
     for n_rows in (1, 5, 37):
-        ground = Ground(None, None, 5, np.zeros((n_rows, 5)), None, None, replaced=False, entropy=0)
+        common = DeviceData(None, None, 5, np.zeros((n_rows, 5)), None, None, replaced=False, entropy=0)
         before = np.zeros(0)
         for n_units in range(2, 4 * n_rows + 3):
-            units = ground.units(n_units)
-            design = ground.design(units)
+            units = common.units(n_units)
+            design = common.design(units)
             assert len(units) == n_units
             assert np.isin(before, units).all()
             np.testing.assert_array_equal(design.labels, np.arange(n_units) % len(design.counts))

@@ -70,7 +70,7 @@ class GaussianControls(SimulatedControls):
         others = [function for function, _, _ in fitted.distinct if not has_conditional_mean(function, imputer)]
         simulated: list[Simulated] = []
         if networks:
-            # the same fit to other folds leads: that of the first fold, with its output and its place
+            # the leader is the same fit to the first fold, of the same output and place
             numbers = {id(network): number for number, network in enumerate(networks)}
             first = [id(fitted.by_fold[0][output][place]) for _, output, place in placed]
             leaders = np.array([numbers.get(leader, number) for number, leader in enumerate(first)])

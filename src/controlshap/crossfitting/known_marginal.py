@@ -41,9 +41,9 @@ class MarginalControls(KnownControls):
     values : list of ndarray of shape (rows, players, outputs, functions)
         For each fold; NaN where out of reach.
     means : list of ndarray of shape (players, outputs, functions)
-        What each fold's rows are held against.
+        Means that the rows of each fold are compared with.
     places : ndarray of shape (background rows,)
-        Which of these rows each row of the background is.
+        Place of each row of the background in `values`.
     errors : ndarray of shape (roots, players, outputs, functions)
         Root of the covariance of the folds' means together; no rows where they are exact.
     """
@@ -98,7 +98,7 @@ class MarginalControls(KnownControls):
         return interleave(*terms.split_noise(of_draws, self.means[fold]))
 
     def roots(self, n_controls: int) -> CovarianceRoot:
-        """The error of the mean, in the control that holds rows against it; v(0) is known."""
+        """The error of the mean, in the control that compares rows with it; v(0) is known."""
         n, (n_players, n_outputs, n_functions) = len(self.errors), self.errors.shape[1:]
         rows = np.zeros((n, n_players + 1, n_outputs, n_controls))
         if n == 0:

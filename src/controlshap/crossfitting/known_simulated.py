@@ -30,11 +30,11 @@ from controlshap.values.base import Imputer
 REPLICATIONS = 20
 #: Evaluations of a function, in all replications together or to enumerate it.
 MOST_ROWS = 400_000
-#: Walks of the model beyond which simulated ones grow with them, so that errors fall on where the model is its fit.
+#: Beyond so many walks of the model simulated ones grow with them: errors keep falling where the fit is the model.
 MANY_WALKS = 1000
 #: One in so many walks comes first, and shows how many are needed.
 FIRST = 10
-#: Share of a variance that walks do not change below which theirs need not go.
+#: The variance due to walks need not fall below this share of the variance that walks do not change.
 FIXED_SHARE = 0.5
 
 Functions = tuple[tuple[KnownFunction, ...], ...]
@@ -90,7 +90,7 @@ class FittedFunctions:
 
 
 class KnownControls(ABC):
-    """Controls of known value 0: what units of fitted functions miss of values that are known.
+    """Controls of known value 0: units of fitted functions less their known values.
 
     A function gives two controls, so that the noise of coalitions and that of draws get coefficients of their own.
     """
@@ -202,7 +202,7 @@ class SimulatedControls(KnownControls):
         return interleave(missed, np.zeros_like(missed))
 
     def roots(self, n_controls: int) -> CovarianceRoot:
-        """Scatter of the replications, in the control that holds units against the simulated value."""
+        """Scatter of the replications, in the control that compares units with the simulated value."""
         by_fold, shares = self.fitted.by_fold, self.fitted.shares
         rows = np.zeros((REPLICATIONS, self.fitted.n_players + 1, len(by_fold[0]), n_controls))
         for share, of_fold, functions in zip(shares, self.simulated, by_fold, strict=True):
@@ -294,7 +294,7 @@ def replicate(
     Parameters
     ----------
     simulate : callable
-        Values from so many walks a replication.
+        Values from a number of walks for each replication.
     tolerances : ndarray of shape (functions,) or None
         Variances of the known values, on average over players, that are small enough: further walks are left out. None
         takes all.

@@ -1,8 +1,8 @@
 """Shapley values of networks under a conditioned Gaussian, from simulated walks.
 
 Along a permutation the conditional means of a network are known in closed form, so that only permutations are random.
-Most of what a network does along a walk its scores do, and of linear scores the Shapley values are known from the D
-matrices of an explainer (`controls/d_matrices.py`). So walks are simulated of what the scores leave,
+Most of what a network does along a walk is explained by its linear scores, whose Shapley values are known from the D
+matrices of an explainer (`controls/d_matrices.py`). So what the scores do not explain is simulated,
 
     phi_j(g) = a' phi_j(scores) + E[contribution of j to g - a' its contributions to the scores],
 
@@ -41,7 +41,7 @@ def score_weights(networks: list[KnownFunction]) -> FloatArray:
 
 
 def with_scores(networks: list[KnownFunction]) -> Iterator[tuple[KnownFunction, slice]]:
-    """Each network with its own among the scores of all."""
+    """Each network with the slice of its own scores among those of all."""
     end = 0
     for network in networks:
         start, end = end, end + len(network.score_weights)

@@ -24,7 +24,7 @@ class Costs:
 
     @property
     def least(self) -> int:
-        """Fewest evaluations with which values and errors come out, f(x) included."""
+        """Fewest evaluations that give values with errors, f(x) included."""
         return 1 + self.derivatives + self.base + self.fewest_units * self.unit
 
 
@@ -49,7 +49,7 @@ def control_cost(problem: Problem, controls: tuple[Control, ...], budget: int) -
 def least_budget(
     problem: Problem, estimator: Estimator, controls: tuple[Control, ...], variance: Variance, budget: int
 ) -> int:
-    """`budget`, or the next larger one that covers what is bought with it."""
+    """The budget, or the next larger one that covers the controls which it affords."""
     while (least := cost_of(problem, estimator, controls, variance, budget).least) > budget:
         budget = least
     return budget

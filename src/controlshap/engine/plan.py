@@ -42,7 +42,7 @@ class Plan:
     other_controls : tuple of Control or None
         Used for rows that a shared surrogate does not reach; None where there is nothing to choose.
     budget : int
-        Evaluations of a row that all of this was chosen for.
+        Most evaluations of a row, for which the rest was chosen.
     early : bool
         Whether the run may end before.
     costs : Costs
@@ -104,7 +104,7 @@ class Plan:
         return tuple(control for control in self.controls if control.is_fitted)
 
     def for_row(self, problem: Problem, x: FloatArray, at_x: FloatArray | None = None) -> Plan:
-        """The plan of one row; f(x) `(outputs,)`, where it is known, may have a say.
+        """The plan of one row, by f(x) `(outputs,)` too where that is known.
 
         Rows that differ from the background in few players, have missing values, or are out of a shared surrogate's
         reach are treated differently.

@@ -104,7 +104,7 @@ def _refuse_other_level(explanation: Explanation, level: float | None) -> None:
 
 
 def _refuse_other_units(explanation: Explanation, stopping: Stopping) -> None:
-    """Refuse what units have from the first or not at all."""
+    """Refuse settings that can only be chosen when a run starts."""
     if stopping.interactions and not has_interactions(explanation):
         raise InvalidArgumentError(
             "`interactions=2`: the explanation was made without. Rows that are exact are not gone through again, so "

@@ -18,7 +18,7 @@ from controlshap.statistics.terms import UnitTerms
 
 
 class Evaluator(Protocol):
-    """The game as estimators see it: values of coalitions, without a model or data in sight."""
+    """The game as estimators see it: values of coalitions, without the model or the data."""
 
     @property
     def at_x(self) -> FloatArray:
@@ -108,7 +108,7 @@ class Estimator(ABC):
     def without_replacement(self) -> bool:
         """Whether no unit is drawn twice; all units then have the same draws, and `sample` makes a sequence.
 
-        What it makes of an equal generator then begins with what it makes for fewer units.
+        With a generator of the same state, fewer units are then the beginning of more.
         """
         return False
 

@@ -120,7 +120,7 @@ class Enumeration(Estimator):
         return MeanTerms(np.concatenate([values, base[:, None]], axis=1))
 
     def coalition_weights(self, design: BoolArray) -> tuple[BoolArray, FloatArray]:
-        """One over the number of coalitions of the size."""
+        """One over the number of coalitions of the same size."""
         p = design.shape[2]
         of_sizes = np.array([1.0 / comb(p, size) for size in range(p + 1)])
         return design, of_sizes[design.sum(axis=2)]

@@ -33,7 +33,7 @@ class Kernel(Estimator):
         does.
     reuse : bool
         Take no pair of coalitions twice: the smallest and the largest sizes whole where their weight pays for it, the
-        others without replacement. For pairs, and `n_draws` the number of background rows: all pairs are exact.
+        others without replacement; all pairs together are exact. Needs `paired`, and as many draws as background rows.
     closes_sum : bool
         Spread the gap to f(x) - v(0) that a control leaves over the values; the paper does not.
     """

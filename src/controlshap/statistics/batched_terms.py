@@ -37,7 +37,7 @@ class Merged(Protocol):
 
 
 def start_batches(batches: Batches, first: Terms, n_units: int) -> Merged:
-    """No terms yet; a regression is linearised at the solution of the first units."""
+    """Empty batches; a regression is linearised at the solution of the first units."""
     if isinstance(first, LeastSquaresTerms):
         return MergedSquares.start_from(batches, first.first(n_units))
     return MergedMeans(batches)
@@ -168,7 +168,7 @@ class MergedSquares:
 
     @classmethod
     def start_from(cls, batches: Batches, first: LeastSquaresTerms) -> MergedSquares:
-        """Nothing yet, with phi_0 from some units."""
+        """Empty sums, with phi_0 from some units."""
         n, n_draws, n_outputs = first.draw_targets.shape[:3]
         p = first.n_players
         start = first.solve(np.full((1, n), 1.0 / n))[0, :p]

@@ -122,7 +122,7 @@ def _bound_correction(fit: Coefficients, priors: FloatArray) -> Coefficients:
 def _best_prior(covariances: Array, size: Array, priors: FloatArray) -> Array:
     """The prior `(..., components, outputs, surrogates)` of the least variance, 0 for outputs that none helps."""
     xp = namespace(covariances)
-    # A control that varies in no component (what a complete pass cancels) has no business in the prior either.
+    # A control that varies in no component (what a complete pass cancels) is left out of the prior, too.
     varies = _varies(covariances, size).any(axis=-3, keepdims=True)
     candidates = to_like(priors.reshape(-1, *[1] * (covariances.ndim - 2), priors.shape[1]), covariances)
     offsets = candidates * xp.where(varies, 1.0, 0.0)
@@ -132,7 +132,7 @@ def _best_prior(covariances: Array, size: Array, priors: FloatArray) -> Array:
     pooled = left.sum(axis=-2, keepdims=True)
     best = pooled.argmin(axis=0, keepdims=True)
     along = xp.take_along_axis if xp is np else xp.take_along_dim
-    # For all components or none: where one shows no noise at all without control, it may only not have met any yet.
+    # For all components or none: a component that shows no noise without control may simply not have met any yet.
     helps = along(pooled, best, 0)[0] < covariances[..., 0, 0].sum(axis=-2, keepdims=True)
     return xp.where(helps[..., None], along(offsets, best[..., None], 0)[0], 0.0)
 

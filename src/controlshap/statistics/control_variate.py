@@ -172,7 +172,7 @@ class EfficiencyShares:
     shares : array of shape (..., components, outputs)
         Of the gap, summing to 1.
     leverage : array of shape (..., n_factors, outputs)
-        How much each factor had to say in the shares.
+        Leverage of each factor in the shares.
     """
 
     shares: Array

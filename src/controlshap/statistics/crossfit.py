@@ -89,7 +89,7 @@ class Blocks:
 
     @cached_property
     def dof(self) -> Array:
-        """Degrees of freedom `(..., components, outputs)` of what the other folds say of the first function."""
+        """Degrees of freedom `(..., components, outputs)` of the first function's factors in the other folds."""
         whole = self.root.join(self.shared).degrees_of_freedom()[..., 0]
         return whole * (self.n_folds - 1) / self.n_folds
 
@@ -121,7 +121,7 @@ class Blocks:
 
 @dataclass(frozen=True)
 class _Folded:
-    """One function's part of an estimate on its way through the folds.
+    """Block means and factors of one function, which are adjusted fold by fold.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ def count_folds(n_blocks: int) -> int:
 def adjust_by_folds(
     blocks: Blocks, known: KnownValues | None, size: Array | None, total: Array | None
 ) -> tuple[Estimate, Coefficients | None]:
-    """Subtract the controls and enforce efficiency, each fold with what the other folds say.
+    """Subtract the controls and enforce efficiency, each fold with coefficients from the other folds.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """When to stop: pure functions of a snapshot.
 
-Rules are looked at after stages whose number is known before the first. Each look may be wrong with an equal share of
+Rules are checked after stages, whose number is fixed before the first. Each check may be wrong with an equal share of
 `1 - level` (alpha spending: the chance that any look is wrong is at most their sum), so what a rule has certified holds
 at the level although the look was chosen by its result.
 """
@@ -113,7 +113,7 @@ class Rule:
 
 
 def widen_interval(dof: FloatArray) -> FloatArray:
-    """Width of an interval of 95 % with so many degrees of freedom, over that with a known error."""
+    """Width of a 95 % interval with so many degrees of freedom over that of one with a known error."""
     return np.asarray(quantile(dof, 0.025) / quantile(np.array(np.inf), 0.025))
 
 
@@ -287,7 +287,7 @@ class Stopping:
         return min(step, affordable) if affordable >= enough else n_units
 
     def n_looks(self, start: int, most: int) -> int:
-        """Looks there will be, if none ends the run; one where there is nothing to look for."""
+        """The number of looks if none ends the run; one where nothing was asked for."""
         if not self.looks:
             return 1
         stages = [start]

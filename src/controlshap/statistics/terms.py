@@ -74,13 +74,13 @@ class Terms(Protocol):
         """
 
     def with_controls(self, controls: FloatArray, for_errors: FloatArray | None = None) -> Terms:
-        """Beside controls of known value 0 as further functions; `for_errors` takes their place in variances."""
+        """The terms with controls, of known value 0, as further functions; `for_errors` replaces these in variances."""
 
     def largest_jump(self, weights: FloatArray) -> Array:
         """Largest move `(..., o)` of a value if one unit had shown nothing, and then a whole value of the model."""
 
     def count_speaking(self) -> Array | None:
-        """Units that speak of each player, `(..., p, o)`, in plain contributions of the model; None where all do."""
+        """Effective number of units that show an effect of each player, `(..., p, o)`; None where every unit does."""
 
 
 class UnitTerms(Terms, Protocol):
@@ -419,7 +419,7 @@ class LeastSquaresTerms:
         """None: every coalition speaks of every player."""
 
     def base_slope(self, weights: FloatArray) -> FloatArray:
-        """Solve for what v(0) changes in targets and total."""
+        """The derivative of the solution, by way of the targets and their total."""
         ones = np.ones((1, 1))
         shift = np.zeros((self.n_units, 1, 1)) if self.paired else -np.ones((self.n_units, 1, 1))
         return self._solve(weights[None], shift, -ones, ones)[0, :, 0, 0]

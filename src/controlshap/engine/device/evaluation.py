@@ -79,7 +79,7 @@ class DeviceEvaluator:
 
 
 def refuse_not_finite(values: Any, numbers: Sequence[int] | IntArray, where: str) -> None:
-    """One look at everything, `(r, ...)`; the first row with an odd value is named, by the number it has."""
+    """Check all values `(r, ...)` at once; the error names the first row with one that is not finite."""
     bad = ~torch.isfinite(values.reshape(len(values), -1)).all(dim=1)
     places = torch.nonzero(bad)
     if len(places):

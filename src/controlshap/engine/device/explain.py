@@ -27,7 +27,7 @@ from controlshap.engine.device.result import DeviceResult
 from controlshap.engine.device.rows import Conditioner
 from controlshap.engine.device.stages import Method, explain_group
 from controlshap.engine.device.support import control_name, is_enumerated
-from controlshap.engine.device.walks import Ground
+from controlshap.engine.device.walks import DeviceData
 from controlshap.models.torch_module import evaluation_mode
 from controlshap.problem import Problem
 from controlshap.statistics.stopping import Stopping
@@ -86,23 +86,23 @@ def explain_on_device(
         _refuse_missing(rows, imputer)
     n_units = _affordable(stopping.budget, imputer)
     with evaluation_mode(module), torch.no_grad():
-        ground = _ground(evaluator, imputer, entropy, at_background)
+        common = _make_data(evaluator, imputer, entropy, at_background)
         method = Method(
             imputer, uses_taylor, _matrices(imputer, cache) if uses_taylor else None, efficient, coefficient != "units",
             stopping, n_units,
         )  # fmt: skip
-        n_outputs = ground.evaluator.n_outputs or 1
-        chunk = _first_chunk(chunk_rows, ground, n_outputs, uses_taylor)
+        n_outputs = common.evaluator.n_outputs or 1
+        chunk = _first_chunk(chunk_rows, common, n_outputs, uses_taylor)
         parts = []
-        for start, stop in _groups(len(rows), ground, method, n_outputs):
-            part, chunk = explain_group(ground, method, rows[start:stop], first_row + start, chunk)
+        for start, stop in _groups(len(rows), common, method, n_outputs):
+            part, chunk = explain_group(common, method, rows[start:stop], first_row + start, chunk)
             parts.append(part)
     arrays: dict[str, Any] = {name: concat([part[name] for part in parts], axis=0) for name in parts[0]}
     converged, used, alpha = (arrays.pop(name) for name in ("converged", "n_units", "alpha"))
     controls = [f"Taylor {mean:.2f}" if uses_taylor else "" for mean in alpha.mean(axis=(1, 2))]
     result = DeviceResult(
         **arrays,
-        n_evaluations=1 + used * ground.unit_cost,
+        n_evaluations=1 + used * common.unit_cost,
         status=np.where(converged, "converged", "budget reached"),
         method=np.full(len(rows), "Permutation + Taylor" if uses_taylor else "Permutation"),
         controls=np.array(controls),
@@ -110,7 +110,7 @@ def explain_on_device(
         stages=tuple(tuple(stage for stage in method.stages if stage <= n) for n in used),
         device=str(evaluator.device),
         dtype=str(evaluator.dtype).removeprefix("torch."),
-        chunk_rows=chunk * ground.unit_cost,
+        chunk_rows=chunk * common.unit_cost,
     )
     if stopping.looks and not converged.all():
         _warn_unfinished(result, stopping, first_row + np.flatnonzero(~converged))
@@ -127,7 +127,7 @@ def explain_problem(
     chunk_rows: int | None = None,
     first_row: int = 0,
 ) -> DeviceResult:
-    """With the settings of an explainer and what it keeps; `wants_device` has said that they fit.
+    """`explain_on_device` with the settings and the cache of an explainer, which fit by `wants_device`.
 
     Exact by enumeration where estimator="auto" and the budget covers all coalitions with the whole background.
     """
@@ -182,7 +182,7 @@ def _refuse_missing(rows: FloatArray, imputer: Imputer) -> None:
 
 
 def _warn_unfinished(result: DeviceResult, stopping: Stopping, rows: IntArray) -> None:
-    """Say what was not reached, and the way out."""
+    """Warn of rows that did not reach their goals, with the way out."""
     others = f" and {len(rows) - 1} others" if len(rows) > 1 else ""
     largest = np.sqrt(result.variances[:, :-1]).max()
     warnings.warn(
@@ -205,12 +205,12 @@ def _matrices(imputer: Imputer, cache: dict[str, Any] | None) -> DMatrices | Non
     return matrices
 
 
-def _ground(
+def _make_data(
     evaluator: DeviceEvaluator,
     imputer: Imputer,
     entropy: int,
     at_background: FloatArray | None,
-) -> Ground:
+) -> DeviceData:
     """Everything that explained rows share, on the device; the background is evaluated unless it is known."""
     device = evaluator.device
     conditioner = None if imputer.mixes_columns else Conditioner.of(cast("GaussianImputer", imputer), device)
@@ -225,20 +225,20 @@ def _ground(
     owner = torch.as_tensor(imputer.players.owner, device=device)
     if finite is None:
         draws = at_draws = None
-    return Ground(evaluator, owner, imputer.players.n_players, draws, at_draws, conditioner, replaced, entropy)
+    return DeviceData(evaluator, owner, imputer.players.n_players, draws, at_draws, conditioner, replaced, entropy)
 
 
-def _first_chunk(chunk_rows: int | None, ground: Ground, n_outputs: int, control: bool) -> int:
+def _first_chunk(chunk_rows: int | None, common: DeviceData, n_outputs: int, control: bool) -> int:
     """Units to evaluate at once."""
-    columns = len(ground.owner)
-    doubles = (2 if control or ground.conditioner else 1) * columns * (4 if ground.conditioner else 1) + 6 * n_outputs
-    return max(1, most_rows(chunk_rows, ground.evaluator.device, doubles) // ground.unit_cost)
+    columns = len(common.owner)
+    doubles = (2 if control or common.conditioner else 1) * columns * (4 if common.conditioner else 1) + 6 * n_outputs
+    return max(1, most_rows(chunk_rows, common.evaluator.device, doubles) // common.unit_cost)
 
 
-def _groups(n_rows: int, ground: Ground, method: Method, n_outputs: int) -> Iterator[tuple[int, int]]:
+def _groups(n_rows: int, common: DeviceData, method: Method, n_outputs: int) -> Iterator[tuple[int, int]]:
     """Explained rows whose terms fit together into memory, with what the analysis makes of them."""
-    doubles = method.n_units * (ground.n_players + 1) * n_outputs * (2 if method.uses_taylor else 1) * TERM_COPIES
-    doubles += (4 + len(ground.owner)) * len(ground.draws) if ground.finite else 0
-    step = max(1, int(TERMS_SHARE * free_bytes(ground.evaluator.device) // (8 * doubles)))
+    doubles = method.n_units * (common.n_players + 1) * n_outputs * (2 if method.uses_taylor else 1) * TERM_COPIES
+    doubles += (4 + len(common.owner)) * len(common.draws) if common.finite else 0
+    step = max(1, int(TERMS_SHARE * free_bytes(common.evaluator.device) // (8 * doubles)))
     for start in range(0, n_rows, step):
         yield start, min(n_rows, start + step)

@@ -1,4 +1,4 @@
-"""Some explained rows together: the terms of their walks, what these come to, and which rows are done after a stage."""
+"""Groups of explained rows: the terms of their walks, the analysis of these, and which rows end after a stage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from controlshap.controls.d_matrices import DMatrices
 from controlshap.data.players import differs_from_x
 from controlshap.engine.device.evaluation import MOST_ROWS, evaluate_rows, in_chunks, refuse_not_finite
 from controlshap.engine.device.taylor import TaylorPolynomials, derivatives, known_correlated, known_independent
-from controlshap.engine.device.walks import Ground, Group, walk_terms
+from controlshap.engine.device.walks import DeviceData, RowGroup, walk_terms
 from controlshap.statistics.analysis import Sample, analyse
 from controlshap.statistics.background_error import background_variances
 from controlshap.statistics.control_variate import KnownValues
@@ -68,7 +68,7 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Walked:
+class GroupUnits:
     """Units of the rows of a group, in the order in which they were evaluated.
 
     Attributes
@@ -82,43 +82,43 @@ class Walked:
     terms: Any
 
     @classmethod
-    def none(cls, ground: Ground, group: Group) -> Walked:
+    def none(cls, common: DeviceData, group: RowGroup) -> GroupUnits:
         """No units yet."""
         n_functions = 1 if group.polynomial is None else 2
-        shape = (len(group), 0, ground.n_players + 1, group.at_x.shape[1], n_functions)
+        shape = (len(group), 0, common.n_players + 1, group.at_x.shape[1], n_functions)
         return cls(np.zeros(0, dtype=np.int64), group.x.new_zeros(shape))
 
-    def extend(self, ground: Ground, group: Group, n_units: int, chunk: int) -> tuple[Walked, int]:
+    def extend(self, common: DeviceData, group: RowGroup, n_units: int, chunk: int) -> tuple[GroupUnits, int]:
         """With as many units for each row, evaluated in chunks; and the chunk for the next."""
-        new = np.setdiff1d(ground.units(n_units), self.units)
+        new = np.setdiff1d(common.units(n_units), self.units)
         units = torch.as_tensor(new, device=group.x.device)
         r, _, *rest = self.terms.shape
         added = group.x.new_empty((r * len(new), *rest))
         chunk = in_chunks(
-            r * len(new), chunk, lambda start, stop: walk_terms(ground, group, units, added, start, stop),
+            r * len(new), chunk, lambda start, stop: walk_terms(common, group, units, added, start, stop),
             "pair of walks",
         )  # fmt: skip
         added = added.reshape(r, len(new), *rest)
         if not len(self.units):
-            return Walked(new, added), chunk
+            return GroupUnits(new, added), chunk
         units, terms = np.concatenate([self.units, new]), torch.cat([self.terms, added], dim=1)
         order = np.argsort(units)
-        return Walked(units[order], terms.index_select(1, torch.as_tensor(order, device=terms.device))), chunk
+        return GroupUnits(units[order], terms.index_select(1, torch.as_tensor(order, device=terms.device))), chunk
 
 
 def explain_group(
-    ground: Ground, method: Method, rows: FloatArray, first_row: int, chunk: int
+    common: DeviceData, method: Method, rows: FloatArray, first_row: int, chunk: int
 ) -> tuple[dict[str, Any], int]:
     """Explain rows until each is done: arrays for all of them, on the host, and the chunk for the next rows."""
-    group = _group(ground, rows, first_row, uses_taylor=method.uses_taylor)
-    walked, active, finished = Walked.none(ground, group), np.arange(len(group)), []
+    group = _group(common, rows, first_row, uses_taylor=method.uses_taylor)
+    evaluated, active, finished = GroupUnits.none(common, group), np.arange(len(group)), []
     for n_units in method.stages:
-        walked, chunk = walked.extend(ground, group, n_units, chunk)
-        results = _analyse_in_chunks(ground, method, group, walked)
+        evaluated, chunk = evaluated.extend(common, group, n_units, chunk)
+        results = _analyse_in_chunks(common, method, group, evaluated)
         # only now: it waits for the device, and the analysis is better queued while the module is at work
-        refuse_not_finite(walked.terms[..., 0], first_row + active, "row")
+        refuse_not_finite(evaluated.terms[..., 0], first_row + active, "row")
         results["n_units"] = np.full(len(group), n_units)
-        results["complete"] = np.full(len(group), ground.design(walked.units).sampling_fraction >= 1.0)
+        results["complete"] = np.full(len(group), common.design(evaluated.units).sampling_fraction >= 1.0)
         results["converged"] = _find_converged(method, results, n_units)
         done = results["converged"] | (n_units == method.n_units)
         if done.all():
@@ -127,7 +127,11 @@ def explain_group(
         if done.any():
             finished.append((active[done], {name: array[done] for name, array in results.items()}))
         left = torch.as_tensor(np.flatnonzero(~done), device=group.x.device)
-        active, group, walked = active[~done], group[left], Walked(walked.units, walked.terms.index_select(0, left))
+        active, group, evaluated = (
+            active[~done],
+            group[left],
+            GroupUnits(evaluated.units, evaluated.terms.index_select(0, left)),
+        )
     return _in_order(finished), chunk
 
 
@@ -141,20 +145,20 @@ def _in_order(finished: list[tuple[IntArray, dict[str, Any]]]) -> dict[str, Any]
     return {name: np.concatenate([part[name] for part in parts])[order] for name in names}
 
 
-def _group(ground: Ground, rows: FloatArray, first_row: int, *, uses_taylor: bool) -> Group:
+def _group(common: DeviceData, rows: FloatArray, first_row: int, *, uses_taylor: bool) -> RowGroup:
     """Rows on the device, with f and, where it is the control, the Taylor polynomial at each of them."""
-    evaluator = ground.evaluator
+    evaluator = common.evaluator
     x = torch.as_tensor(np.ascontiguousarray(rows), dtype=torch.float64, device=evaluator.device)
-    at_x = evaluate_rows(evaluator, ground.conditioner, x, "row", first_row)
-    return Group.of(ground, x, at_x, _polynomial(ground, x, at_x) if uses_taylor else None, first_row)
+    at_x = evaluate_rows(evaluator, common.conditioner, x, "row", first_row)
+    return RowGroup.of(common, x, at_x, _polynomial(common, x, at_x) if uses_taylor else None, first_row)
 
 
-def _polynomial(ground: Ground, x: Any, at_x: Any) -> TaylorPolynomials:
+def _polynomial(common: DeviceData, x: Any, at_x: Any) -> TaylorPolynomials:
     """The Taylor polynomials of some rows."""
-    evaluator = ground.evaluator
+    evaluator = common.evaluator
     parts: dict[int, tuple[Any, Any]] = {}
-    second = ground.conditioner is None
-    inputs = x if ground.conditioner is None else ground.conditioner.to_inputs(x)
+    second = common.conditioner is None
+    inputs = x if common.conditioner is None else common.conditioner.to_inputs(x)
 
     def work(start: int, stop: int) -> None:
         some = inputs[start:stop].to(evaluator.dtype)
@@ -165,35 +169,35 @@ def _polynomial(ground: Ground, x: Any, at_x: Any) -> TaylorPolynomials:
     return TaylorPolynomials(at_x, torch.cat(gradients), torch.cat(hessians) if second else None)
 
 
-def _analyse_in_chunks(ground: Ground, method: Method, group: Group, walked: Walked) -> dict[str, Any]:
+def _analyse_in_chunks(common: DeviceData, method: Method, group: RowGroup, evaluated: GroupUnits) -> dict[str, Any]:
     """Estimates from terms, on the host, for as many rows at once as memory allows."""
     parts: dict[int, dict[str, Any]] = {}
 
     def work(start: int, stop: int) -> None:
         some = slice(start, stop)
-        tensors = _analyse(ground, method, group[some], Walked(walked.units, walked.terms[some]))
+        tensors = _analyse(common, method, group[some], GroupUnits(evaluated.units, evaluated.terms[some]))
         parts[start] = {name: one.cpu().numpy() for name, one in tensors.items()}
 
     step = len(group)
     if group.x.device.type == "cpu":
-        step = max(1, CACHED * len(group) // walked.terms.numel())
+        step = max(1, CACHED * len(group) // evaluated.terms.numel())
     in_chunks(len(group), step, work, "explained row")
     ordered = [parts[start] for start in sorted(parts)]
     return {name: concat([part[name] for part in ordered], axis=0) for name in ordered[0]}
 
 
-def _analyse(ground: Ground, method: Method, group: Group, walked: Walked) -> dict[str, Any]:
+def _analyse(common: DeviceData, method: Method, group: RowGroup, evaluated: GroupUnits) -> dict[str, Any]:
     """Values, errors and coefficients of some rows, by the statistics of the library."""
-    design, terms = ground.design(walked.units), MeanTerms(walked.terms, n_walks=2)
-    known = None if group.polynomial is None else _known_values(ground, method, group.polynomial, group.x)
-    at_x = torch.stack([group.at_x] * walked.terms.shape[-1], dim=-1)  # a Taylor polynomial has f(x) at x
+    design, terms = common.design(evaluated.units), MeanTerms(evaluated.terms, n_walks=2)
+    known = None if group.polynomial is None else _known_values(common, method, group.polynomial, group.x)
+    at_x = torch.stack([group.at_x] * evaluated.terms.shape[-1], dim=-1)  # a Taylor polynomial has f(x) at x
     no_base = at_x.new_zeros((len(group), 0, *at_x.shape[1:]))
     live = None
     if method.imputer.mixes_columns:
-        live = differs_from_x(group.x, ground.draws, method.imputer.players).any(dim=-2)
-    sample = Sample(terms, design, no_base, at_x, method.efficient, not ground.finite, live)
+        live = differs_from_x(group.x, common.draws, method.imputer.players).any(dim=-2)
+    sample = Sample(terms, design, no_base, at_x, method.efficient, not common.finite, live)
     # blocks are numbered at random for each row, so that folds may be the same for all of them
-    rng = stream(ground.entropy, Purpose.RESAMPLING)
+    rng = stream(common.entropy, Purpose.RESAMPLING)
     analysis = analyse(sample, Analytic().roots, known, rng, by_folds=method.by_folds)
     controlled, plain = analysis.controlled, analysis.uncontrolled
     tensors = {
@@ -206,25 +210,25 @@ def _analyse(ground: Ground, method: Method, group: Group, walked: Walked) -> di
         "variance_reduction": analysis.variance_reduction[:, :-1],
         "alpha": analysis.alpha[:, :-1].sum(dim=-1),
     }
-    if ground.in_cycles:
-        rows_of_units = _rows_of_units(ground, group, walked.units)
-        between = background_variances(terms, design, rows_of_units, ground.at_draws, at_x)
+    if common.in_cycles:
+        rows_of_units = _rows_of_units(common, group, evaluated.units)
+        between = background_variances(terms, design, rows_of_units, common.at_draws, at_x)
         tensors |= {} if between is None else {"background_variances": between[:, :-1]}
     return tensors
 
 
-def _rows_of_units(ground: Ground, group: Group, units: IntArray) -> Any:
+def _rows_of_units(common: DeviceData, group: RowGroup, units: IntArray) -> Any:
     """Background rows `(r, units, 1)` that units drew from a finite background."""
     rows = torch.arange(len(group), device=group.x.device)[:, None]
-    return group.rows_of_units(ground, to_like(units, group.x), rows)[..., None]
+    return group.rows_of_units(common, to_like(units, group.x), rows)[..., None]
 
 
-def _known_values(ground: Ground, method: Method, polynomial: TaylorPolynomials, x: Any) -> KnownValues:
+def _known_values(common: DeviceData, method: Method, polynomial: TaylorPolynomials, x: Any) -> KnownValues:
     """Known values of the Taylor polynomials of some rows."""
-    if method.matrices is None or ground.conditioner is None:
-        return known_independent(polynomial, x, ground.draws, method.imputer.players)
+    if method.matrices is None or common.conditioner is None:
+        return known_independent(polynomial, x, common.draws, method.imputer.players)
     center = torch.as_tensor(method.imputer.center, dtype=torch.float64, device=x.device)
-    return known_correlated(method.matrices, polynomial, x - center, ground.conditioner.scale)
+    return known_correlated(method.matrices, polynomial, x - center, common.conditioner.scale)
 
 
 def _find_converged(method: Method, results: dict[str, Any], n_units: int) -> BoolArray:

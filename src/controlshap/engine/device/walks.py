@@ -26,8 +26,8 @@ from controlshap.statistics.visits import visit_sequence
 
 
 @dataclass(frozen=True)
-class Ground:
-    """Data on the device that all explained rows share.
+class DeviceData:
+    """Data on the device that all explained rows share: the module, the players and the background.
 
     Attributes
     ----------
@@ -93,8 +93,8 @@ class Ground:
 
 
 @dataclass(frozen=True)
-class Group:
-    """Explained rows that are worked on together.
+class RowGroup:
+    """Explained rows whose units are evaluated together.
 
     Attributes
     ----------
@@ -114,72 +114,74 @@ class Group:
     orders: Any
 
     @classmethod
-    def of(cls, ground: Ground, x: Any, at_x: Any, polynomial: TaylorPolynomials | None, first_row: int) -> Group:
+    def of(
+        cls, common: DeviceData, x: Any, at_x: Any, polynomial: TaylorPolynomials | None, first_row: int
+    ) -> RowGroup:
         """Rows that are numbered from `first_row` on, with their random orders."""
         numbers = torch.arange(first_row, first_row + len(x), device=x.device)
         purposes = (Purpose.COALITIONS, Purpose.DRAWS, Purpose.VISITS)
-        keys = {purpose: row_keys(ground.entropy, purpose, numbers) for purpose in purposes}
-        orders = random_orders(keys[Purpose.VISITS], len(ground.draws)) if ground.in_cycles else None
+        keys = {purpose: row_keys(common.entropy, purpose, numbers) for purpose in purposes}
+        orders = random_orders(keys[Purpose.VISITS], len(common.draws)) if common.in_cycles else None
         return cls(x, at_x, polynomial, keys, orders)
 
     def __len__(self) -> int:
         return len(self.x)
 
-    def __getitem__(self, chosen: Any) -> Group:
+    def __getitem__(self, chosen: Any) -> RowGroup:
         polynomial = None if self.polynomial is None else self.polynomial[chosen]
         keys = {purpose: key[chosen] for purpose, key in self.keys.items()}
-        return Group(
+        return RowGroup(
             self.x[chosen], self.at_x[chosen], polynomial, keys, None if self.orders is None else self.orders[chosen]
         )
 
-    def rows_of_units(self, ground: Ground, units: Any, rows: Any) -> Any:
+    def rows_of_units(self, common: DeviceData, units: Any, rows: Any) -> Any:
         """Background rows of units (tensors of the same shape, or that broadcast); None where draws are random."""
-        if not ground.finite:
+        if not common.finite:
             return None
-        if ground.replaced:
-            return random_integers(unit_keys(self.keys[Purpose.VISITS][rows], units), len(ground.draws))
-        return self.orders[rows, units % len(ground.draws)]
+        if common.replaced:
+            return random_integers(unit_keys(self.keys[Purpose.VISITS][rows], units), len(common.draws))
+        return self.orders[rows, units % len(common.draws)]
 
 
-def walk_terms(ground: Ground, group: Group, units: Any, terms: Any, start: int, stop: int) -> None:
+def walk_terms(common: DeviceData, group: RowGroup, units: Any, terms: Any, start: int, stop: int) -> None:
     """Evaluate some pairs of explained rows and units, numbered row by row, and put their terms into their places.
 
     `units` are the numbers of each row's units, `terms` has the shape (rows * units, players + 1, o, functions).
     """
-    device, p = group.x.device, ground.n_players
+    device, p = group.x.device, common.n_players
     flat = torch.arange(start, stop, device=device)
     rows = flat // len(units)
     units = units[flat - rows * len(units)]
     ranks = random_ranks(unit_keys(group.keys[Purpose.COALITIONS][rows], units), p)
-    by_column = ranks[:, ground.owner]
+    by_column = ranks[:, common.owner]
     masks = prefix_masks(by_column, p)
     x, at_x = group.x[rows], group.at_x[rows]
-    draws, at_draws = _draws(ground, group, rows, units)
+    draws, at_draws = _draws(common, group, rows, units)
     gaps = None
-    if ground.conditioner is None:
-        dtype = ground.evaluator.dtype
+    if common.conditioner is None:
+        dtype = common.evaluator.dtype
         inputs = mixed_rows(masks, x.to(dtype), draws.to(dtype)).flatten(1, 2)
         if group.polynomial is not None:
             gap = x - draws
             gaps = mixed_rows(masks, torch.zeros_like(gap), gap).flatten(1, 2)
     else:
-        gaps = ground.conditioner.walk_gaps(by_column, masks, x - draws, grouped=ground.grouped).flatten(1, 2)
+        gaps = common.conditioner.walk_gaps(by_column, masks, x - draws, grouped=common.grouped).flatten(1, 2)
         if at_draws is None:
             gaps = torch.cat([gaps, (x - draws)[:, None]], dim=1)
-        inputs = ground.conditioner.to_inputs(x[:, None] - gaps)
+        inputs = common.conditioner.to_inputs(x[:, None] - gaps)
     n = inputs.shape[1]
     # an error names explained rows, and only then is there something to compute for it
-    outputs = ground.evaluator(inputs.flatten(0, 1), f"the walks of units {start} to {stop - 1}")
+    outputs = common.evaluator(inputs.flatten(0, 1), f"the walks of units {start} to {stop - 1}")
     values = outputs.reshape(stop - start, n, -1)
     if at_draws is None:
         at_draws = values[:, -1]
         base = at_draws
     else:
-        base = ground.at_draws.mean(dim=0).expand_as(at_draws)
+        base = common.at_draws.mean(dim=0).expand_as(at_draws)
     terms[start:stop, ..., 0] = _contributions(values, at_draws, at_x, base, ranks)
     if group.polynomial is not None:
         of_control = group.polynomial.values(rows, gaps)
-        if ground.finite:
+        if common.finite:
             at_gap = group.polynomial.values(rows, (x - draws)[:, None])[:, 0]
             base = torch.zeros_like(at_gap)  # f is known at all draws: no error for a control to explain
         else:
@@ -187,14 +189,14 @@ def walk_terms(ground: Ground, group: Group, units: Any, terms: Any, start: int,
         terms[start:stop, ..., 1] = _contributions(of_control, at_gap, at_x, base, ranks)
 
 
-def _draws(ground: Ground, group: Group, rows: Any, units: Any) -> tuple[Any, Any]:
+def _draws(common: DeviceData, group: RowGroup, rows: Any, units: Any) -> tuple[Any, Any]:
     """Draws `(u, c)` of units and f there `(u, o)`, None where it is to be evaluated."""
-    if not ground.finite:
+    if not common.finite:
         keys = unit_keys(group.keys[Purpose.DRAWS][rows], units)
-        normals = standard_normals(keys, len(ground.owner))
-        return ground.conditioner.draws(normals), None  # type: ignore[union-attr]
-    rows_of_units = group.rows_of_units(ground, units, rows)
-    return ground.draws[rows_of_units], ground.at_draws[rows_of_units]
+        normals = standard_normals(keys, len(common.owner))
+        return common.conditioner.draws(normals), None  # type: ignore[union-attr]
+    rows_of_units = group.rows_of_units(common, units, rows)
+    return common.draws[rows_of_units], common.at_draws[rows_of_units]
 
 
 def _contributions(values: Any, at_draws: Any, at_x: Any, base: Any, ranks: Any) -> Any:
