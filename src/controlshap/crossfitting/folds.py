@@ -72,10 +72,11 @@ def deal(strata: TwoStageDesign, n_folds: int, rng: np.random.Generator) -> IntA
     """A fold for every unit.
 
     Where each background row was visited at least twice, its visits go to different folds: every fit then knows all
-    rows, and what a pass over the background cancels stays cancelled in each fold. Otherwise rows are dealt whole.
+    rows, and what a pass over the background cancels stays cancelled in each fold. Otherwise rows are dealt whole, and
+    with them a walk and its reverse.
     """
     n_blocks = len(strata.visits)
-    if n_blocks < strata.population or strata.visits.min() < 2:
+    if n_blocks < strata.population or strata.visits.min() < 2 or strata.n_reversed:
         return (rng.permutation(n_blocks) % min(n_folds, n_blocks))[strata.index]
     first = rng.integers(0, n_folds, n_blocks)
     order = np.argsort(strata.index, kind="stable")

@@ -16,10 +16,12 @@ the rest shows has no say in them.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from controlshap._arrays import sum_by
 from controlshap._types import FloatArray, IntArray
 from controlshap.crossfitting.folds import Folds
 from controlshap.crossfitting.known_simulated import Functions
@@ -35,6 +37,8 @@ MOST_SHARE = 0.4
 #: How many times that of KernelSHAP the variance of the walks must be: `LEAVE (1 + FEW / n)` by a pilot of n walks,
 #: since few walks may be far apart by chance (benchmarks/results/regret.md).
 LEAVE, FEW = 1.3, 2.0
+#: Fewest second visits that say what the noise within rows is: each is a contrast of all players.
+FEWEST_AGAIN = 3
 #: Passes of single walks from which on the noise between rows ends or nearly so, which they do not show.
 NEAR_PASS = 0.7
 
@@ -58,12 +62,38 @@ def predict_gain(
     There would be `n_units` walks, or pairs of them, from `budget` evaluations. 0 where the pilot does not show it.
     """
     p, of_coalitions, of_walks = sampler.game.imputer.players.n_players, 0.0, 0.0
+    for paths, noise in _every_output(sampler, functions, folds):
+        of_coalitions += _mean_square(paths) * (p - 1.0) * 2.0 * (1.0 / np.arange(1, p)).sum() / (budget / 2.0)
+        if sampler.estimator.reverses:
+            of_walks += min(noise.of_pairs(n_units // 2, sampler.n_blocks), noise.of_singles(n_units, sampler.n_blocks))
+        elif paths.shape[1] == 2:
+            of_walks += noise.of_pairs(n_units, sampler.n_blocks)
+        elif n_units < NEAR_PASS * sampler.n_blocks:
+            of_walks += noise.total / n_units
+    return of_walks / of_coalitions if of_coalitions > 0.0 else 0.0
+
+
+def prefers_single(sampler: UnitSampler, functions: tuple[Functions, ...], folds: Folds, n_units: int) -> bool:
+    """Whether what is left of n walks had better go to single ones than to pairs."""
+    noises = [noise for _, noise in _every_output(sampler, functions, folds)]
+    singles = sum(noise.of_singles(n_units, sampler.n_blocks) for noise in noises)
+    return bool(singles < sum(noise.of_pairs(n_units // 2, sampler.n_blocks) for noise in noises))
+
+
+def _every_output(
+    sampler: UnitSampler, functions: tuple[Functions, ...], folds: Folds
+) -> Iterator[tuple[FloatArray, Noise]]:
+    """Values along walks and their noise for each output, with the control that leaves least, or none."""
+    ids, design, _ = sampler.kept_evaluations()
+    block = ids.block
     for output in range(sampler.game.n_outputs):
         every = _paths(sampler, functions, folds, output)
-        paths = min(every, key=_mean_square)  # with the control that leaves least, or none
-        of_coalitions += _mean_square(paths) * (p - 1.0) * 2.0 * (1.0 / np.arange(1, p)).sum() / (budget / 2.0)
-        of_walks += _variance_of_walks(paths, sampler.kept_evaluations()[1], n_units, sampler.n_blocks)
-    return of_walks / of_coalitions if of_coalitions > 0.0 else 0.0
+        if sampler.estimator.reverses:  # single walks and their reverses as pairs
+            n = min(len(ids), sampler.stream.n_reversed) // 2
+            every = [paths[: 2 * n].reshape(n, 2, paths.shape[2]) for paths in every]
+            design, block = design[: 2 * n : 2], ids.block[: 2 * n : 2]
+        paths = min(every, key=_mean_square)
+        yield paths, Noise.of(paths, design[: len(paths)], block)
 
 
 def _paths(sampler: UnitSampler, functions: tuple[Functions, ...], folds: Folds, output: int) -> list[FloatArray]:
@@ -106,24 +136,60 @@ def _mean_square(paths: FloatArray) -> float:
     return float(0.5 * (left[:, 0] ** 2 @ weights).mean())
 
 
-def _variance_of_walks(paths: FloatArray, design: IntArray, n_units: int, n_rows: int) -> float:
-    """Variance of n units over M rows, all players together: `between (1/n - 1/M)+ + within / n`.
+@dataclass(frozen=True)
+class Noise:
+    """Noise of the pairs of walks of a pilot, all players together.
 
-    Half the difference of a walk and its reverse has no part between rows. Its mean square is at least the variance of
-    their mean within a row where a reverse makes up for its walk, and about that where it does not, as in rough models.
-    Single walks do not show it, and are stayed with where they come near a pass.
+    Half the difference of a walk and its reverse has no part between rows. Where no rows were met several times, its
+    mean square stands for the variance of their mean within a row: it is at least that where a reverse makes up for its
+    walk, and about that where it does not, as in rough models.
+
+    Attributes
+    ----------
+    total : float
+        Variance of the mean of a walk and its reverse; of single walks where there are no pairs.
+    within : float
+        The part of it within rows.
+    half : float
+        Mean square of half the difference.
     """
-    contributions = [walk_contributions(design, paths[:, 0])]
-    if paths.shape[1] == 2:
-        contributions.append(walk_contributions(design[:, ::-1], paths[:, 1]))
-    mean = np.mean(contributions, axis=0)
-    mean -= mean.mean(axis=1, keepdims=True)  # what a unit sums to is known
-    total = float(mean.var(axis=0, ddof=1).sum())
-    if paths.shape[1] == 1:
-        return total / n_units if n_units < NEAR_PASS * n_rows else 0.0
-    half = 0.5 * (contributions[0] - contributions[1])
-    within = min(total, float((half**2).mean(axis=0).sum()))
-    return (total - within) * max(0.0, 1.0 / n_units - 1.0 / n_rows) + within / n_units
+
+    total: float
+    within: float
+    half: float
+
+    @classmethod
+    def of(cls, paths: FloatArray, design: IntArray, block: IntArray) -> Noise:
+        """From values `(units, walks, players + 1)` along walks of this design, and the block of each unit."""
+        contributions = [walk_contributions(design, paths[:, 0])]
+        if paths.shape[1] == 2:
+            contributions.append(walk_contributions(design[:, ::-1], paths[:, 1]))
+        mean = np.mean(contributions, axis=0)
+        mean -= mean.mean(axis=1, keepdims=True)  # what a unit sums to is known
+        half = 0.5 * (contributions[0] - contributions[-1])
+        total, of_half = float(mean.var(axis=0, ddof=1).sum()), float((half**2).mean(axis=0).sum())
+        _, index, counts = np.unique(block, return_inverse=True, return_counts=True)
+        again = len(block) - len(counts)
+        within = of_half
+        if again >= FEWEST_AGAIN:
+            centers = sum_by(index, mean, len(counts)) / counts[:, None]
+            within = float(((mean - centers[index]) ** 2).sum()) / again
+        return cls(total, min(total, within), of_half)
+
+    def of_pairs(self, n_pairs: int, n_rows: int) -> float:
+        """Variance with n pairs over M rows: `between (1/n - 1/M)+ + within / n`."""
+        between = self.total - self.within
+        return between * max(0.0, 1.0 / n_pairs - 1.0 / n_rows) + self.within / n_pairs
+
+    def of_singles(self, n_units: int, n_rows: int) -> float:
+        """Variance with n single walks, or as many as meet M rows while the others turn back.
+
+        A single walk has the noise `within + half` within its row.
+        """
+        met = min(n_units, n_rows)
+        single = 2 * met - n_units if n_units > met else met
+        within = (met * self.within + max(0, single) * self.half) / met**2
+        return (self.total - self.within) * (1.0 / met - 1.0 / n_rows) + within
 
 
 def combine_analyses(pilot: Analysis, rest: Analysis, gain: float, n_evaluations: tuple[int, int]) -> Analysis:

@@ -19,7 +19,7 @@ from controlshap.crossfitting.fit import ControlledTerms, fit_controls, fit_func
 from controlshap.crossfitting.folds import deal_units
 from controlshap.crossfitting.known_simulated import Functions
 from controlshap.data.players import differs_from_x
-from controlshap.engine.pilot import combine_analyses, count_pilot, least_gain, predict_gain
+from controlshap.engine.pilot import combine_analyses, count_pilot, least_gain, predict_gain, prefers_single
 from controlshap.engine.plan import Plan
 from controlshap.engine.refusals import check_plan
 from controlshap.problem import BaseSample, Problem
@@ -186,18 +186,32 @@ class Run:
 
     def count_pilot(self) -> int:
         """Units of the pilot, 0 for none: the same ones where a run is continued."""
-        if self.plan.alternative is None or not self.plan.fitted_controls or self.plan.prepared_controls:
+        reverses = self.sampler.stream.walking is not None
+        decides = reverses or self.plan.alternative is not None
+        if not decides or not self.plan.fitted_controls or self.plan.prepared_controls:
             return 0
-        return count_pilot(self.sampler.affordable(self.plan.budget - self.game.n_evaluations))
+        n_units = self.sampler.affordable(self.plan.budget - self.game.n_evaluations)
+        n_pilot = count_pilot(n_units // 2 if reverses else n_units)
+        self.sampler.stream.begin_with_pairs(n_pilot)
+        return 2 * n_pilot if reverses else n_pilot
 
-    def predict_gain(self, n_units: int) -> float:
-        """How many times smaller the variance of KernelSHAP would be than that of n walks; 0 where that is unknown."""
+    def learn(self, n_units: int) -> float:
+        """How many times smaller the variance of KernelSHAP would be than that of n walks; 0 where that is unknown.
+
+        From then on walks are single or not, as this pilot of them shows to be better.
+        """
         rng, learners = stream(self.entropy, Purpose.FOLDS, self.row), self.plan.fitted_controls
         folds = deal_units(self.sampler, min(learner.n_folds for learner in learners), rng)
         if folds.n_folds < 2:
             return 0.0
         functions, _ = fit_functions(self.sampler, folds, learners)
-        return predict_gain(self.sampler, functions, folds, n_units, self.plan.budget) if functions else 0.0
+        if not functions:
+            return 0.0
+        if self.sampler.stream.walking is not None:
+            self.sampler.stream.go_on(single=prefers_single(self.sampler, functions, folds, n_units))
+        if self.plan.alternative is None:
+            return 0.0
+        return predict_gain(self.sampler, functions, folds, n_units, self.plan.budget)
 
     def leave(self, gain: float) -> Run:
         """A run of the alternative, with this one as its pilot."""
@@ -406,7 +420,7 @@ def begin_run(run: Run) -> Run:
     n_units = run.sampler.affordable(run.plan.budget - run.game.n_evaluations)
     run.next_units = n_pilot
     run.sample_stage()
-    gain = run.predict_gain(n_units)
+    gain = run.learn(n_units)
     if gain > least_gain(n_pilot):
         run.estimate()
         run = run.leave(gain)

@@ -76,7 +76,9 @@ class KeptUnits:
         """The blocks that units used, also where these were drawn at random."""
         stream = self.stream
         exact = stream.estimator.exact_per_draw
-        return TwoStageDesign(self.ids.block, stream.n_blocks, exact_within=exact, taken=stream.taken)
+        return TwoStageDesign(
+            self.ids.block, stream.n_blocks, exact_within=exact, taken=stream.taken, n_reversed=stream.n_reversed
+        )
 
     def terms(self) -> UnitTerms:
         """The terms of all units."""

@@ -20,6 +20,7 @@ from controlshap.statistics.batches import UnitIds
 from controlshap.statistics.visits import (
     REVISIT_EVERY,
     TakeAll,
+    Walking,
     block_rows,
     choose_take_all,
     revisit_every,
@@ -66,8 +67,10 @@ class UnitStream:
     visiting: Visiting
     take_all: TakeAll | None = None
     every: int = REVISIT_EVERY
+    walking: Walking | None = None
     dealt: list[Any] = field(default_factory=list)
     n_units: int = field(default=0, init=False)
+    n_reversed: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         rng = stream(self.entropy, Purpose.VISITS, self.row)
@@ -78,6 +81,7 @@ class UnitStream:
         self._blocks = circle[block_rows(n_rows, self._n_draws)]
         self._rng = np.random.default_rng(int(rng.integers(0, 2**62)))
         self._ahead = np.zeros(0, dtype=np.int64)
+        self._order = self._ahead
         self._visits = np.zeros(self.n_labels, dtype=np.int64)
 
     @property
@@ -131,6 +135,20 @@ class UnitStream:
             self.take_all = choose_take_all(changes[self._blocks].mean(axis=1), tells, n_units)
             if self.take_all is None and not early:
                 self.every = revisit_every(self.n_blocks, n_units)
+                if self.estimator.reverses:
+                    self.walking = Walking(n_units)
+
+    def begin_with_pairs(self, n_pairs: int) -> None:
+        """Let so many walks with their reverses be the first units."""
+        if self.walking is not None:
+            self.walking = replace(self.walking, n_first=n_pairs)
+
+    def go_on(self, *, single: bool) -> None:
+        """Go on with single walks, or with walks and their reverses, after the first units."""
+        if self.walking is not None:
+            self.walking = replace(self.walking, single=single)
+            blocks, self.n_reversed = self.walking.visits(self._order)
+            self._ahead = blocks[self.n_units :]
 
     @property
     def taken(self) -> IntArray:
@@ -153,6 +171,10 @@ class UnitStream:
         parts = [self._ahead]
         if self.n_units == 0 and self.visiting == "once":
             parts = [self._rng.permutation(self.n_blocks)]
+        elif self.n_units == 0 and self.walking is not None:
+            self._order = self._rng.permutation(self.n_blocks)
+            blocks, self.n_reversed = self.walking.visits(self._order)
+            parts = [blocks]
         elif self.n_units == 0:
             # the first two passes are interwoven; every later one is a fresh shuffle
             others = np.setdiff1d(np.arange(self.n_blocks), self.taken)
@@ -179,8 +201,10 @@ class UnitStream:
             return self.estimator.sample(self._n_players, stop - start, rng)
         first, last = start // CHUNK, -(-stop // CHUNK)
         streams = (stream(self.entropy, Purpose.COALITIONS, self.row, k) for k in range(first, last))
-        chunks = [self.estimator.sample(self._n_players, CHUNK, rng) for rng in streams]
-        return np.concatenate(chunks)[start - first * CHUNK : stop - first * CHUNK]
+        design = np.concatenate([self.estimator.sample(self._n_players, CHUNK, rng) for rng in streams])
+        if (ends := min(stop, self.n_reversed) - first * CHUNK) > 1:  # of every two the second is the first reversed
+            design[1:ends:2] = self.estimator.reverse(design[: ends - 1 : 2])
+        return design[start - first * CHUNK : stop - first * CHUNK]
 
     def _sequence(self, n_units: int) -> Any:
         """The designs of the first units, and some more."""

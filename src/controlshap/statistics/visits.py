@@ -22,6 +22,11 @@ REVISIT_EVERY = 5
 #: Second visits that are enough where the number of units is known before: with 8 degrees of freedom an interval is
 #: 1.18 times as wide as with all, and of many rows a twelfth of the pass is the price (docs/mathematics.md, section 6).
 ENOUGH_VISITS, ENOUGH_SHARE = 8, 1.0 / 12.0
+#: Largest part of the blocks with two pairs: beyond it they cost more than a pass is worth (with 50 rows 1.1 times the
+#: error, with 100 rows 0.86 times, on eleven problems of no benchmark).
+MOST_TWICE = 0.1
+#: Passes of single units up to which they are taken in place of pairs (docs/design.md).
+SINGLE_PASSES = 1.1
 #: Visits that a block of the take-all stratum has first: three contrasts, the fewest degrees of freedom of an interval.
 FIRST_VISITS = 4
 #: Where the block alone tells of a player: what one visit in four shows (a rule of three other players does, in walks)
@@ -81,6 +86,57 @@ def revisit_every(n_blocks: int, n_units: int) -> int:
     if n_units >= n_blocks + enough:
         return max(REVISIT_EVERY, math.ceil(mixed / (n_units - n_blocks)))
     return max(REVISIT_EVERY, mixed // enough)
+
+
+@dataclass(frozen=True)
+class Walking:
+    """Which blocks single units visit, some of them with a reverse, where there are no more than about two passes.
+
+    The first units are pairs of a unit and its reverse, one after the other, at different blocks. What is left goes to
+    such pairs as well, or to single units: to so many that as many blocks as possible are met, all of them if there are
+    enough. Some blocks have two pairs, to show the variance of one.
+
+    Attributes
+    ----------
+    n_units : int
+        Units that are planned.
+    n_first : int
+        Pairs that come first, up to a third of them at blocks that have one already.
+    single : bool
+        Whether what is left goes to single units.
+    """
+
+    n_units: int
+    n_first: int = 0
+    single: bool = True
+
+    def visits(self, order: IntArray) -> tuple[IntArray, int]:
+        """Blocks in the order of units, and how many units at the beginning are pairs."""
+        n_blocks, n_pairs = len(order), self.n_units // 2
+        twice = min(count_twice(n_blocks), max(0, n_pairs - count_fresh(n_blocks)) // REVISIT_EVERY)
+        again = min(twice, self.n_first // 3)
+        first = self.n_first - again
+        if self.single:
+            n_pairs = max(twice, first, self.n_units - 2 * twice - n_blocks) + twice
+        n_pairs = min(n_pairs, n_blocks + twice)
+        n_single = self.n_units - 2 * n_pairs if self.single else 0
+        different = n_pairs - twice
+        pairs = np.concatenate([order[:first], order[:again], order[first:different], order[again:twice]])
+        return np.concatenate([np.repeat(pairs, 2), order[different : different + n_single]]), 2 * n_pairs
+
+
+def count_twice(n_blocks: int) -> int:
+    """Blocks that have two pairs: enough, but no more than every fifth visit would show."""
+    return min(count_enough(n_blocks), (n_blocks - count_fresh(n_blocks)) // (REVISIT_EVERY - 1))
+
+
+def may_walk_singly(n_blocks: int, n_units: int) -> bool:
+    """Whether so many single units are more than a pass, and fewer than a pair at each block and two at some.
+
+    There must be so many blocks that two pairs at some of them are a small part of the whole.
+    """
+    twice = count_twice(n_blocks)
+    return twice <= MOST_TWICE * n_blocks and SINGLE_PASSES * n_blocks <= n_units < 2 * (n_blocks + twice)
 
 
 @dataclass(frozen=True)
