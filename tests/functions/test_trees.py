@@ -5,7 +5,7 @@ import pytest
 
 from controlshap import InvalidArgumentError
 from controlshap.data.players import resolve_players
-from controlshap.functions import trees
+from controlshap.functions import box_games, trees
 from controlshap.functions.bits import count_bits
 from controlshap.functions.tree_readers.nodes import Nodes
 from controlshap.functions.trees import TreeFunction
@@ -99,7 +99,8 @@ def test_values_add_up_and_chunks_change_nothing(groups, monkeypatch):
     np.testing.assert_allclose(values.sum(axis=1), gap, rtol=0, atol=1e-12)
     predictions = boxes.predict(draws)
     for chunk_bytes in (1, 5_000, 2**25):
-        monkeypatch.setattr(trees, "CHUNK_BYTES", chunk_bytes)
+        for module in (trees, box_games):
+            monkeypatch.setattr(module, "CHUNK_BYTES", chunk_bytes)
         mean = boxes.mean_values(x, draws, players)
         np.testing.assert_allclose(mean, values.mean(axis=0), rtol=0, atol=1e-12)
         np.testing.assert_allclose(boxes.draw_values(x, draws, players), values, rtol=0, atol=1e-12)
