@@ -310,27 +310,13 @@ class Run:
         return certain and replace(stopping, rules=()).error_ratio(self.snapshot, self.alpha_fraction) <= 1.0
 
     def _guarantee(self) -> FloatArray:
-        """Bounds `(4, players, outputs)` that hold for any number of units, of each value and of all together.
-
-        Bounds of earlier looks hold as well: each look has its part of alpha.
-        """
-        from controlshap.statistics.betting import finite_bounds
+        """Bounds `(4, players, outputs)` that hold for any number of units, of each value and of all together."""
+        from controlshap.statistics.betting import bound_values
 
         assert self.stopping.output_range is not None
         terms = cast("MeanTerms", self.sampler.terms()).values[:, :-1, :, 0]  # (n, p, o)
-        n, p, n_outputs = terms.shape
         alpha, reach = self.alpha_fraction * self.stopping.alpha, float(np.ptp(self.stopping.output_range))
-        each = [
-            np.stack(finite_bounds(terms.reshape(n, -1), np.full((n, p * n_outputs), reach), alpha / share))
-            for share in (1, p)
-        ]
-        found = np.concatenate(each).reshape(4, p, n_outputs)
-        if self.live is not None:
-            found = np.where(self.live[:, None], found, 0.0)
-        if self.guaranteed is not None:
-            low, high = np.maximum(found[::2], self.guaranteed[::2]), np.minimum(found[1::2], self.guaranteed[1::2])
-            found = np.stack([low[0], high[0], low[1], high[1]])
-        return found
+        return bound_values(terms, reach, alpha, self.live, self.guaranteed)
 
     def finish(self) -> RowResult:
         """The result of the run."""

@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 
-from controlshap._types import FloatArray
+from controlshap._types import BoolArray, FloatArray
 
 #: The first units, a tenth of all and this many at least, choose the hypotheses and first stakes; bets start after.
 FIRST_SHARE, FEWEST_FIRST = 0.1, 8
@@ -30,6 +30,26 @@ STEP, GROWTH = 0.1, 1.25
 MOST_AT_STAKE = 0.9
 #: Changes of stakes.
 N_CHANGES = 400
+
+
+def bound_values(
+    terms: FloatArray, reach: float, alpha: float, live: BoolArray | None = None, before: FloatArray | None = None
+) -> FloatArray:
+    """Bounds `(4, players, outputs)` of the means of `terms` (n, players, outputs): low and high of each, and of all.
+
+    Terms are within `reach` of 0, and those of players that are not `live` are 0. Bounds `before`, of earlier looks,
+    hold as well: each look has its part of alpha.
+    """
+    n, p, n_outputs = terms.shape
+    reaches = np.full((n, p * n_outputs), reach)
+    each = [np.stack(finite_bounds(terms.reshape(n, -1), reaches, alpha / share)) for share in (1, p)]
+    found = np.concatenate(each).reshape(4, p, n_outputs)
+    if live is not None:
+        found = np.where(live[:, None], found, 0.0)
+    if before is not None:
+        low, high = np.maximum(found[::2], before[::2]), np.minimum(found[1::2], before[1::2])
+        found = np.stack([low[0], high[0], low[1], high[1]])
+    return found
 
 
 def finite_bounds(values: FloatArray, reach: FloatArray, alpha: float) -> tuple[FloatArray, FloatArray]:
