@@ -91,8 +91,26 @@ def test_what_would_be_ignored_is_refused():
         explainer(control="ridge")(ROWS[:2], surrogate="online")
     with pytest.raises(cs.InvalidArgumentError, match="`surrogate='online'`: the explanation was made without"):
         explainer().refine(explainer()(ROWS[:1], budget=100, rng=0), budget=100, surrogate="online")
-    with pytest.raises(cs.InvalidArgumentError, match="`explanation` was made with surrogate='online'"):
-        explainer().refine(learn(3, keep=True), budget=300)
+    with pytest.raises(cs.InvalidArgumentError, match="not all of these are here"):
+        explainer().refine(learn(3, keep=True)[1:], budget=300)
+
+
+def test_refine_goes_on_with_what_rows_taught_and_pays_for_new_evaluations_alone():
+    asked = []
+
+    def counted(rows):
+        asked.append(len(rows))
+        return waved(rows)
+
+    one = cs.Explainer(counted, BACKGROUND, estimator="permutation")
+    before = one(ROWS[:9], budget=300, rng=0, surrogate="online")
+    asked.clear()
+    after = one.refine(before, budget=600)
+    assert sum(asked) == (after.n_evaluations - before.n_evaluations).sum() > 0
+    assert "SharedSurrogate" in after.method[8]
+    assert (after.standard_errors.mean(axis=(1, 2)) < before.standard_errors.mean(axis=(1, 2))).all()
+    assert_same(one.refine(before[:4], budget=600), after[:4])
+    assert_same(one.refine(before, budget=600, n_jobs=2), after)
 
 
 def test_a_surrogate_that_was_paid_for_stays_until_something_is_better():

@@ -37,18 +37,19 @@ def refine_rows(
     items = [
         (int(explanation.row_numbers[row]), rows[row], limits, recording) for row, limits, recording in continuations
     ]
-    results = continue_rows(problem, items, explanation.entropy, n_jobs=n_jobs)
-    labels = label_rows(explanation)
-    warn_unfinished(results, stopping, [labels[row] for row, *_ in continuations])
+    online = _learned_online(explanation)
+    results = continue_rows(problem, items, explanation.entropy, n_jobs=n_jobs, online=online)
+    labels, numbers = label_rows(explanation), [row for row, *_ in continuations]
     settings = explanation.settings | {"refinements": explanation.settings["refinements"] + 1}
-    refined = dict(zip([number for number, *_ in continuations], results, strict=True))
+    refined = {row: one for row, one in zip(numbers, results, strict=True) if explanation.status[row] != "exact"}
+    warn_unfinished(list(refined.values()), stopping, [labels[row] for row in refined])
     return merge(explanation, refined, partial(collect_rows, assembly, problem), settings)
 
 
 def continue_from(
     explanation: Explanation, players: tuple[str, ...], stopping: Stopping
 ) -> list[tuple[int, Stopping, Recording]]:
-    """Number, limits and recording of every row that is not exact."""
+    """Number, limits and recording of every row that is not exact; of all rows where later ones learn from them."""
     if not isinstance(explanation, Explanation):
         raise InvalidArgumentError(
             f"`explanation` must be an Explanation that this explainer made; got {type(explanation).__name__}."
@@ -64,17 +65,18 @@ def continue_from(
             "was made with keep=False, or they took more than 64 MB. Explain with keep=True."
         )
     earlier = explanation.settings
-    if earlier.get("surrogate") == "online":
+    if _learned_online(explanation) and (explanation.row_numbers != np.arange(len(explanation))).any():
         raise InvalidArgumentError(
-            "`explanation` was made with surrogate='online', whose functions it does not hold. Explain its rows again "
-            "with a larger budget, or use `explainer.fit_surrogate`, which `refine` goes on with."
+            "`explanation` was made with surrogate='online', so that its rows were controlled by functions that were "
+            "fitted to all rows before them, and not all of these are here. Refine the whole explanation, or its first "
+            "rows (`explanation[:n]`)."
         )
     _refuse_other_units(explanation, stopping)
     early = any(earlier[name] is not None for name in ("tolerance", "absolute_tolerance", "time_limit"))
     early = early or bool(earlier["stop"])
     continuations = []
     for row, (outputs, stages) in enumerate(zip(explanation.evaluations, explanation.stages, strict=True)):
-        if explanation.status[row] == "exact":
+        if explanation.status[row] == "exact" and not _learned_online(explanation):
             continue
         limits = replace(
             stopping,
@@ -89,6 +91,11 @@ def continue_from(
         )
         continuations.append((row, limits, Recording(outputs, stages, records=True)))
     return continuations
+
+
+def _learned_online(explanation: Explanation) -> bool:
+    """Whether rows were controlled by what was fitted to the rows before them."""
+    return explanation.settings.get("surrogate") == "online"
 
 
 def _refuse_other_level(explanation: Explanation, level: float | None) -> None:

@@ -217,13 +217,34 @@ def _explain_on_device(
 
 
 def continue_rows(
-    problem: Problem, items: list[tuple[int, FloatArray, Stopping, Recording]], entropy: int, *, n_jobs: int
+    problem: Problem,
+    items: list[tuple[int, FloatArray, Stopping, Recording]],
+    entropy: int,
+    *,
+    n_jobs: int,
+    online: bool = False,
 ) -> list[RowResult]:
-    """Go on with rows from their recordings; all were planned for the same budget."""
+    """Go on with rows from their recordings; all were planned for the same budget.
+
+    Rows that learn (`online`) are gone through in their generations again, each controlled by what is fitted to all
+    evaluations of the rows before it, the further ones as well.
+    """
     if not items:
         return []
-    task = partial(_continue_item, problem, make_plan(problem, items[0][2]), entropy)
-    return limit_kept(_first_here(task, items, n_jobs), keep=True)
+    planned = items[0][2]
+    plan = make_plan(problem, planned)
+    if not online or not learns_across_rows(problem, plan.controls):
+        return limit_kept(_first_here(partial(_continue_item, problem, plan, entropy), items, n_jobs), keep=True)
+    from controlshap.engine.generations import explain_in_generations
+
+    continuations = {number: (stopping, recording) for number, _, stopping, recording in items}
+
+    def explain(of_generation: Problem, n_shared: int, some: list[NumberedRow]) -> Iterator[RowResult]:
+        task = partial(_continue_item, of_generation, make_plan(of_generation, planned), entropy, n_shared=n_shared)
+        return ordered_map(task, [(number, row, *continuations[number]) for number, row in some], n_jobs)
+
+    rows = [(number, row) for number, row, *_ in items]
+    return limit_kept(explain_in_generations(problem, rows, explain), keep=True)
 
 
 def warn_unfinished(results: Sequence[RowResult], stopping: Stopping, names: Sequence[RowName]) -> None:
@@ -292,7 +313,7 @@ def _explain_item(
 
 
 def _continue_item(
-    problem: Problem, plan: Plan, entropy: int, item: tuple[int, FloatArray, Stopping, Recording]
+    problem: Problem, plan: Plan, entropy: int, item: tuple[int, FloatArray, Stopping, Recording], n_shared: int = 0
 ) -> RowResult:
     number, row, stopping, recording = item
-    return explain_row(problem, plan, row, number, entropy, stopping, recording)
+    return explain_row(problem, plan, row, number, entropy, stopping, recording, n_shared)
