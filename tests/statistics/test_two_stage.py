@@ -61,7 +61,9 @@ def test_the_naive_variance_is_wrong_in_cycles():
 
 
 @pytest.mark.parametrize(("n_units", "n_blocks"), [(30, np.inf), (15, 20), (35, 20), (50, 20)])
-def test_the_bootstrap_has_the_same_variance(n_units, n_blocks):
+def test_the_bootstrap_has_the_same_variance(n_units, n_blocks, monkeypatch):
+    # resamples know no values, so single visits borrow the mean there
+    monkeypatch.setattr(TwoStageDesign, "_lend", lambda *_: 1.0)
     rng = np.random.default_rng(0)
     if np.isinf(n_blocks):
         design = TwoStageDesign.independent(n_units)
@@ -106,3 +108,23 @@ def test_without_shuffles_the_first_blocks_have_one_visit_more(n_blocks):
         shuffled = np.bincount(visit_sequence(n_blocks, n_units, np.random.default_rng(3)), minlength=n_blocks)
         counts = np.bincount(visit_sequence(n_blocks, n_units, None), minlength=n_blocks)
         assert_array_equal(counts, np.sort(shuffled)[::-1])
+
+
+def test_single_visits_borrow_in_proportion_to_their_distance():
+    """Blocks of noise in proportion to their distance: by the mean of near blocks, those far away vary too little."""
+    rng = np.random.default_rng(3)
+    n_blocks, n_single = 40, 10
+    centers = np.concatenate([rng.normal(size=(n_blocks - n_single, 3)), 10.0 * rng.normal(size=(n_single, 3))])
+    spread = np.linalg.norm(centers - centers.mean(axis=0), axis=1)
+    labels = np.concatenate([np.arange(n_blocks), np.arange(n_blocks - n_single)])  # the far ones were visited once
+    design = TwoStageDesign(labels, n_blocks)
+    draws = rng.normal(size=(400, len(labels), 3))
+    values = np.zeros((400, len(labels), 4, 1, 1))
+    values[:, :, :3, 0, 0] = centers[labels] + spread[labels][:, None] * draws
+    true = (design.weights**2 * spread[labels] ** 2).sum()
+    found = np.mean([design.covariance_root(one).variances()[:3, 0, 0].mean() for one in values])
+    assert 0.7 * true < found < 1.5 * true
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TwoStageDesign, "_lend", lambda *_: 1.0)
+        by_mean = np.mean([design.covariance_root(one).variances()[:3, 0, 0].mean() for one in values])
+    assert by_mean < 0.3 * true  # Negative control

@@ -44,13 +44,15 @@ BATCH_DOUBLES = 4_000_000
 class ControlledTerms:
     """Terms with the controls as further functions, the size of every function, and what is known of them.
 
-    `functions` are those that were fitted to rows, for each fold and output.
+    `functions` are those that were fitted to rows, for each fold and output, and `at_rows` (M, outputs, controls) all
+    fitted controls at the rows of a finite background.
     """
 
     terms: Terms
     sizes: FloatArray
     known: KnownValues | None
     functions: tuple[Functions, ...] = ()
+    at_rows: FloatArray | None = None
 
 
 def fit_functions(
@@ -121,7 +123,23 @@ def fit_controls(
         np.concatenate([plain.sizes, np.repeat(spread[:, None], together.shape[3], axis=1)], axis=1),
         beside if fixed is None else KnownValues.stack([fixed, beside]),
         functions,
+        _at_rows(sampler, functions, together.shape[3]),
     )
+
+
+def _at_rows(sampler: UnitSampler, functions: tuple[Functions, ...], n_controls: int) -> FloatArray | None:
+    """Fitted controls `(M, outputs, controls)` at the rows of a finite background, by the functions of the first fold.
+
+    The noise of coalitions is none there, and functions of coalitions have the same rows in all units.
+    """
+    if not sampler.base.finite:
+        return None
+    rows = sampler.base.rows
+    controls = np.zeros((len(rows), sampler.game.at_x.shape[0], n_controls))
+    for output, of_output in enumerate(functions[0] if functions else ()):
+        for number, function in enumerate(of_output):
+            controls[:, output, 2 * number + 1] = function.predict(rows)
+    return controls
 
 
 def training_rows(sampler: UnitSampler, folds: Folds, most: int) -> list[FoldedRows]:

@@ -246,7 +246,8 @@ class Run:
         # fitted functions have no part in the error of a shared v(0)
         shared_base = np.pad(shared_base, ((0, 0), (0, 0), (0, fitted.sizes.shape[1] - shared_base.shape[2])))
         sample = Sample(
-            fitted.terms, sampler.strata(), shared_base, fitted.sizes, estimator.efficient, varies, self.live
+            fitted.terms, sampler.strata(), shared_base, fitted.sizes, estimator.efficient, varies, self.live,
+            self._at_rows(fitted),
         )  # fmt: skip
         rng = stream(self.entropy, Purpose.RESAMPLING, self.row)
         by_folds = self.problem.coefficient != "units"
@@ -265,6 +266,13 @@ class Run:
             estimate.values[:-1], estimate.covariances[:, :-1, :-1], estimate.dof[:-1]
         )  # fmt: skip
         self.history.append((self.game.n_evaluations, self.snapshot.values, self.snapshot.errors))
+
+    def _at_rows(self, fitted: ControlledTerms) -> FloatArray | None:
+        """The model and all controls at the rows of a finite background."""
+        if not self.base.finite:
+            return None
+        known = self.base.values
+        return known if fitted.at_rows is None else np.concatenate([known, fitted.at_rows], axis=2)
 
     def _add_noise(self, analysis: Analysis, *, shared_base: bool) -> Analysis:
         """The analysis with the noise of f(x) and f(background), where the model adds some."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from controlshap._arrays import Array, namespace, sum_products, to_like, zeros
+from controlshap._types import FloatArray
 from controlshap.statistics.coefficients import Coefficients
 from controlshap.statistics.control_variate import Estimate, KnownValues, adjust, enforce_efficiency, mix
 from controlshap.statistics.covariance_root import CovarianceRoot
@@ -37,6 +39,8 @@ class Sample:
         Whether the values are made to sum to f(x) - v(0), and whether each unit has a v(0) of its own.
     live : array of bool, shape (..., players), or None
         Players that are not known to be 0; None for all.
+    at_rows : array of shape (M, outputs, functions) or None
+        All functions at the background rows; None where that is not known.
     """
 
     terms: Terms
@@ -46,6 +50,7 @@ class Sample:
     efficient: bool
     base_varies: bool
     live: Array | None = None
+    at_rows: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -105,12 +110,13 @@ def analyse(
         if terms.is_whole or (design.exact_within and uncancelled == 0.0):
             return estimate
         gap = sample.at_x[..., 0] - estimates[..., -1, :, 0]
+        left = None if alpha is None else left_in_rows(sample, alpha)
         if not len(root.part) or root.block is not None:
-            return allow_for_jump(estimate, root, terms, weights, sample.live, gap)
+            return allow_for_jump(estimate, root, terms, weights, sample.live, gap, left)
         # factors that come from resamples or groups are no jumps: those of the units behind them are
         of_units = design.covariance_root(terms.residual_pseudo_values(weights))
         seen = replace(estimate, factors=_subtract_controls(of_units.factors, alpha), allowance=None)
-        after = allow_for_jump(seen, of_units, terms, weights, sample.live, gap)
+        after = allow_for_jump(seen, of_units, terms, weights, sample.live, gap, left)
         dof = namespace(after.dof).minimum(estimate.dof, after.dof)
         return replace(estimate, allowance=after.allowance, dof=dof)
 
@@ -125,6 +131,30 @@ def analyse(
     controlled, fit = adjust_with(known, _sizes(sample.at_x[..., 1:], known.values))
     assert fit is not None  # there are controls
     return Analysis(allow(controlled, fit.alpha), uncontrolled, fit.squared_correlation, fit.alpha, halves(controlled))
+
+
+def left_in_rows(sample: Sample, alpha: Array) -> Array:
+    """Squares `(..., components, outputs)` of what controls leave in a background row, over the number of units.
+
+    f and the controls are known at all rows, and with them what the players of a row have together: rows that controls
+    do not know stand out, whether or not units have met them. It is nothing once all rows had their part. Of draws from
+    a distribution nothing is known.
+    """
+    design, nothing = sample.design, zeros(alpha.shape[:-1], alpha)
+    if sample.terms.constrained:
+        return nothing  # every coalition speaks of every player
+    if math.isinf(design.population):
+        return nothing + math.inf
+    if sample.at_rows is None or design.sampling_fraction == 1.0:
+        return nothing
+    change = sample.at_rows - sample.at_rows.mean(axis=0)
+    left = change[:, None, :, 0] - np.einsum("cof,mof->mco", alpha, change[..., 1:], optimize=True)
+    squares, weight = left**2, float(design.weights.max())
+    total = squares.sum(axis=0)
+    # a mean by their squares, as of the jumps of units; rare rows add no more than their part of the variance
+    jump = (squares**2).sum(axis=0) / np.where(total > 0, total, 1.0) * weight**2
+    variance: FloatArray = squares.mean(axis=0) * weight
+    return (1.0 - design.sampling_fraction) * np.minimum(jump, variance)
 
 
 def _subtract_controls(factors: Array, alpha: Array | None) -> Array:

@@ -9,7 +9,8 @@ largest jump at all. So, player by player (docs/mathematics.md, section 13):
   any control: what a control adds to a silent player is the control's noise.
 - Of the next unit, one in P + 1 is of a new kind (Laplace's rule of succession). Its square is `own^2 = Q / V`, that of
   the player's jumps, or `all^2`, that of all jumps of the row, in this proportion, and never less than its own. That
-  square joins the variance.
+  square joins the variance. What a control leaves in units of a new kind, such as a level of a category that no unit
+  had, may be larger than what it leaves in the others (`analysis.left_in_rows`).
 - Degrees of freedom follow from the kurtosis with the added jump: `2 / (1/P' - 1/(N + 1))` for N factors, which is
   2 (k + 1) for k equal jumps among many units, close to the exact interval of a Poisson count, and N for normal ones.
 """
@@ -32,12 +33,20 @@ FEWEST_DOF = 3.0
 
 
 def allow_for_jump(
-    estimate: Estimate, root: CovarianceRoot, terms: Terms, weights: FloatArray, live: Array | None, gap: Array
+    estimate: Estimate,
+    root: CovarianceRoot,
+    terms: Terms,
+    weights: FloatArray,
+    live: Array | None,
+    gap: Array,
+    left: Array | None = None,
 ) -> Estimate:
     """The estimate with one more jump in its errors, and the degrees of freedom that its jumps leave.
 
     `root` is the covariance root that the first factors of the estimate come from, unit by unit, `live` (..., players)
-    are the players that are not known to be 0, and `gap` (..., outputs) is what all players share.
+    are the players that are not known to be 0, and `gap` (..., outputs) is what all players share. Of an estimate with
+    controls, `left` (..., components, outputs) are squares of what they leave in units of a new kind, as far as that is
+    known, without end where nothing is known of it.
     """
     xp, speaking = namespace(estimate.values), terms.count_speaking()
     # where no unit shows anything at all, f(x) differs from v(0) all the same
@@ -45,10 +54,16 @@ def allow_for_jump(
     # in units of the largest jump of the row: fourth powers leave the range of doubles for outputs beyond 1e77
     unit = xp.maximum(largest, xp.amax(xp.sqrt(estimate.variances), axis=-2))[..., None, :]
     unit = xp.where(unit > 0, unit, 1.0)
-    squares = (estimate.factors / unit[..., None, :]) ** 2
-    fourth = sum_products(squares, _per_factor(root, squares) * squares, axis=-3)
+    variances, fourth = _sums_of_powers(estimate.factors / unit[..., None, :], root)
+    new = None
+    if left is not None:
+        plain = _mean_jump(*_sums_of_powers(root.factors[..., 0] / unit[..., None, :], root))[..., None, :]
+        new = xp.minimum(left / unit**2, plain)
+        if speaking is not None:  # of a player that no unit spoke of, no control has shown anything
+            new[..., :-1, :] = xp.where(speaking > 0, new[..., :-1, :], plain)
     n_factors = max(1.0, float(root.dof.sum()) - terms.n_fitted)
-    spread = spread_of_jumps(squares.sum(axis=-3), fourth, speaking, (largest / unit[..., 0, :]) ** 2, n_factors, live)
+    fallback = (largest / unit[..., 0, :]) ** 2
+    spread = spread_of_jumps(variances, fourth, speaking, fallback, n_factors, live, new)
     return replace(estimate, dof=spread.dof, allowance=spread.jump * unit**2)
 
 
@@ -61,12 +76,19 @@ class Spread:
 
 
 def spread_of_jumps(
-    variances: Array, fourth: Array, speaking: Array | None, fallback: Array, n_factors: float, live: Array | None
+    variances: Array,
+    fourth: Array,
+    speaking: Array | None,
+    fallback: Array,
+    n_factors: float,
+    live: Array | None,
+    new: Array | None = None,
 ) -> Spread:
     """One more jump, given sums of squares and fourth powers `(..., components, outputs)` of the jumps that were seen.
 
-    `speaking` (..., players, outputs) is the most units that speak of each player, and `fallback` (..., outputs) the
-    square of a jump where none was seen.
+    `speaking` (..., players, outputs) is the most units that speak of each player, `fallback` (..., outputs) the
+    square of a jump where none was seen, and `new` (..., components, outputs) that of a unit of a new kind, where it is
+    larger than the jumps of the row.
     """
     xp = namespace(variances)
     moves = variances > ROUNDING**2
@@ -74,9 +96,9 @@ def spread_of_jumps(
     count = xp.where(moves, variances**2 / xp.where(moves, fourth, 1.0), 0.0)
     if speaking is not None:
         count[..., :-1, :] = xp.minimum(count[..., :-1, :], speaking)
-    total = xp.where(moves, variances, 0.0)[..., :-1, :].sum(axis=-2)
-    every = xp.where(moves, fourth, 0.0)[..., :-1, :].sum(axis=-2) / xp.where(total > 0, total, 1.0)
-    every = xp.where(total > 0, every, fallback)[..., None, :]
+    every = _mean_jump(variances, fourth)
+    every = xp.where(moves[..., :-1, :].any(axis=-2), every, fallback)
+    every = every[..., None, :] if new is None else xp.maximum(every[..., None, :], new)
     jump = xp.maximum(own, (count * own + every) / (count + 1.0))
     jump[..., -1, :] = own[..., -1, :]  # the base value is exact, or has an error of its own
     if live is not None:
@@ -86,6 +108,20 @@ def spread_of_jumps(
     left = at_least(kurtosis - 1.0 / (n_factors + 1.0), 2.0 / n_factors)
     dof = xp.minimum(at_least(2.0 / left, FEWEST_DOF), to_like(np.array(n_factors), left))
     return Spread(jump, xp.where(error > 0, dof, np.inf))
+
+
+def _sums_of_powers(factors: Array, root: CovarianceRoot) -> tuple[Array, Array]:
+    """Sums of squares and of fourth powers `(..., components, outputs)` of factors, those of the root first."""
+    squares = factors**2
+    return squares.sum(axis=-3), sum_products(squares, _per_factor(root, squares) * squares, axis=-3)
+
+
+def _mean_jump(variances: Array, fourth: Array) -> Array:
+    """Square of a jump of the row, `(..., outputs)`: a mean over all jumps of all players, by their squares."""
+    xp = namespace(variances)
+    moves = variances[..., :-1, :] > ROUNDING**2
+    total = xp.where(moves, variances[..., :-1, :], 0.0).sum(axis=-2)
+    return xp.where(moves, fourth[..., :-1, :], 0.0).sum(axis=-2) / xp.where(total > 0, total, 1.0)
 
 
 def _per_factor(root: CovarianceRoot, squares: Array) -> Array:

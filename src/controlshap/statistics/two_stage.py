@@ -19,7 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
-from controlshap._arrays import Array, concat, sum_by, take, to_like, weighted_sum, zeros
+from controlshap._arrays import Array, concat, namespace, sum_by, take, to_like, weighted_sum, zeros
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.reverses import ReversedPairs
@@ -145,14 +145,30 @@ class TwoStageDesign:
         return weights if self.sizes is None else weights * self.sizes
 
     @cached_property
-    def _within(self) -> FloatArray:
-        """Coefficient of s_b^2, shape (m,); sampled blocks with one visit borrow the mean s^2 of those with more."""
-        several, sampled = self.counts >= 2, self.sampled
-        if self.exact_within or not several.any():
+    def _own(self) -> FloatArray:
+        """Coefficient of s_b^2 for a block's own visits, shape (m,); 0 for those with one."""
+        if self.exact_within:
             return np.zeros(len(self.visits))
-        borrowed = (~several & sampled).sum() / max(1, (several & sampled).sum())
-        coefficient = self.block_weights**2 * (1.0 / self.visits + borrowed * sampled)
-        return np.where(several, np.where(sampled, self.sampling_fraction, 1.0) * coefficient, 0.0)
+        fraction = np.where(self.sampled, self.sampling_fraction, 1.0)
+        return np.where(self.counts >= 2, fraction * self.block_weights**2 / self.visits, 0.0)
+
+    @cached_property
+    def _borrowed(self) -> FloatArray:
+        """Coefficient that s_b^2 has besides for each sampled block with one visit which borrows all of it, shape (m,).
+
+        Those of a take-all stratum are unlike the others and lend nothing.
+        """
+        single, lenders = (self.counts == 1) & self.sampled, (self.counts >= 2) & self.sampled
+        if self.exact_within or not single.any():
+            return np.zeros(len(self.visits))
+        return np.where(lenders, self.sampling_fraction * float(self.block_weights[single].max()) ** 2, 0.0)
+
+    @cached_property
+    def _within(self) -> FloatArray:
+        """Coefficient of s_b^2, shape (m,), where blocks with one visit have the mean s^2 of all others."""
+        borrowers, lenders = int(((self.counts == 1) & self.sampled).sum()), int((self._borrowed > 0).sum())
+        within: FloatArray = self._own + self._borrowed * borrowers / max(1, lenders)
+        return within
 
     @property
     def _between(self) -> float:
@@ -246,7 +262,8 @@ class TwoStageDesign:
             if self.sizes is not None:
                 scale *= np.sqrt(self.sizes[units])
             own = pseudo_values if len(units) == self.n_units else take(pseudo_values, units, axis=-4)
-            factors.append(_per_unit(scale, own) * (own - take(means, block, axis=-4)))
+            deviations = _per_unit(scale, own) * (own - take(means, block, axis=-4))
+            factors.append(deviations * self._lend(means, block))
             numbers = np.cumsum(used) - 1 + len(dof)
             parts.append(numbers[block])
             dof.append(self.counts[used] - 1.0)
@@ -255,6 +272,24 @@ class TwoStageDesign:
             return CovarianceRoot.zero_like(pseudo_values[..., 0, :, :, :])
         joined = factors[0] if len(factors) == 1 else concat(factors, axis=-4)
         return CovarianceRoot(joined, np.concatenate(parts), np.concatenate(dof), np.concatenate(blocks))
+
+    def _lend(self, means: Array, block: IntArray) -> Array | float:
+        """Factors `(..., n, 1, o, 1)` by which deviations in blocks `(n,)` count for blocks that were visited once.
+
+        These borrow in proportion to their distance from the mean block, all players together: a block unlike the
+        others varies more, and no second visit has shown it.
+        """
+        lenders, borrowers = np.flatnonzero(self._borrowed > 0), np.flatnonzero((self.counts == 1) & self.sampled)
+        if not len(lenders):
+            return 1.0
+        xp, of_players = namespace(means), means[..., :-1, :, 0]
+        distance = ((of_players - of_players.mean(axis=-3, keepdims=True)) ** 2).sum(axis=-2)  # (..., m, o)
+        of_lenders = take(distance, lenders, axis=-2).sum(axis=-2)
+        of_borrowers = take(distance, borrowers, axis=-2).sum(axis=-2)
+        ratio = of_borrowers / xp.where(of_lenders > 0, of_lenders, 1.0)
+        ratio = xp.where(of_lenders > 0, ratio, len(borrowers) / len(lenders))[..., None, :]
+        own, lent, both = (to_like(part[block, None], means) for part in (self._own, self._borrowed, self._within))
+        return xp.sqrt((own + lent * ratio) / both)[..., :, None, :, None]
 
     def _between_factors(self, means: Array) -> Array:
         if self.sizes is None or not self.is_independent:
