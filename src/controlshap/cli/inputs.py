@@ -206,9 +206,9 @@ def _refuse_missing_columns(file: str, names: Sequence[str], wanted: Sequence[st
         )
 
 
-def _list(names: Sequence[str], most: int = 8) -> str:
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+def _list(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:8])
+    return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 @contextmanager

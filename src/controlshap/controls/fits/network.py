@@ -56,7 +56,7 @@ class _Parameters:
         return _Parameters(flat[: h * q].reshape(h, q), flat[h * q : h * q + h], flat[h * q + h :])
 
 
-def fit_network(data: FoldedRows, fold: int | None, n_hidden: int, seed: int = 0) -> Network:
+def fit_network(data: FoldedRows, fold: int | None, n_hidden: int) -> Network:
     """Fit a network to the rows outside a fold."""
     keep = data.others(fold)
     design = np.concatenate([data.standardised[keep], np.ones((len(keep), 1))], axis=1)
@@ -65,7 +65,7 @@ def fit_network(data: FoldedRows, fold: int | None, n_hidden: int, seed: int = 0
     if spread <= 1e-12 * max(abs(center), 1e-300):
         zero = np.zeros(design.shape[1] - 1)
         return Network(center, zero, zero[None], np.zeros(1), np.zeros(1))
-    start = _start(data, fold, n_hidden, (center, spread), np.random.default_rng(seed))
+    start = _start(data, fold, n_hidden, (center, spread), np.random.default_rng(0))
     best = _minimise(design, (outputs - center) / spread, start)
     hidden = best.weights[:, :-1], best.weights[:, -1], best.scales
     return in_own_units(data, (center, spread), hidden, best.linear)

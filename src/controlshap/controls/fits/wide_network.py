@@ -39,20 +39,20 @@ class _Layer:
     linear: FloatArray
 
 
-def fit_wide_network(data: FoldedRows, fold: int | None, n_hidden: int, n_steps: int, seed: int = 0) -> Network:
+def fit_wide_network(data: FoldedRows, fold: int | None, n_hidden: int, n_steps: int) -> Network:
     """Fit a network to the rows outside a fold; the same bits for the same rows."""
-    layer = _fit_layer(data, fold, (n_hidden, n_steps), seed, waves=False)
+    layer = _fit_layer(data, fold, (n_hidden, n_steps), waves=False)
     return in_own_units(data, layer.units, layer.hidden, layer.linear)
 
 
-def fit_waves(data: FoldedRows, fold: int | None, n_waves: int, n_steps: int, seed: int = 0) -> Waves:
+def fit_waves(data: FoldedRows, fold: int | None, n_waves: int, n_steps: int) -> Waves:
     """Fit cosines to the rows outside a fold; the same bits for the same rows."""
-    layer = _fit_layer(data, fold, (n_waves, n_steps), seed, waves=True)
+    layer = _fit_layer(data, fold, (n_waves, n_steps), waves=True)
     own = in_own_units(data, layer.units, layer.hidden, layer.linear)
     return Waves(own.constant, own.linear, own.weights, own.intercepts, own.scales)
 
 
-def _fit_layer(data: FoldedRows, fold: int | None, size: tuple[int, int], seed: int, *, waves: bool) -> _Layer:
+def _fit_layer(data: FoldedRows, fold: int | None, size: tuple[int, int], *, waves: bool) -> _Layer:
     (n_hidden, n_steps), keep = size, data.others(fold)
     inputs = data.standardised[keep].astype(np.float32)
     outputs = data.outputs[keep]
@@ -60,7 +60,7 @@ def _fit_layer(data: FoldedRows, fold: int | None, size: tuple[int, int], seed: 
     n, c = inputs.shape
     if spread <= 1e-12 * max(abs(center), 1e-300):
         return _Layer((center, 0.0), (np.zeros((1, c)), np.zeros(1), np.zeros(1)), np.zeros(c + 1))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     parameters = _WideParameters.start(n_hidden, c, rng, waves=waves)
     target = ((outputs - center) / spread).astype(np.float32)
     first, second = np.zeros_like(parameters.flat), np.zeros_like(parameters.flat)
