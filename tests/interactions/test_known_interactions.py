@@ -87,7 +87,7 @@ def test_rows_of_trees_together_are_those_of_the_definition(groups):
     X = rng.normal(size=(400, 11))
     X[rng.random(X.shape) < 0.05] = np.nan
     classes = np.digitize(np.nan_to_num(X) @ rng.normal(size=11) + rng.normal(size=400), [-1.0, 1.0])
-    form = recognise(RandomForestClassifier(3, random_state=0).fit(X, classes))
+    form = recognise(RandomForestClassifier(5, random_state=0).fit(X, classes))
     n_factors = np.diff(form.starts)
     assert n_factors.min() <= MOST_PAIRED < n_factors.max()
     players = resolve_players(groups, [f"x{i}" for i in range(11)])
