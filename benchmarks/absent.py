@@ -1,6 +1,6 @@
 """What "absent" means, measured: skewed data, what controls save, coverage, naming the right description.
 
-    python benchmarks/absent.py [--part description|efficiency|coverage|naming|peer]
+    python benchmarks/absent.py [--part description|efficiency|coverage|distribution|naming|peer]
 
 Each part is written to its own section of results/absent.md; "peer" needs shapiq.
 """
@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 import numpy as np
+from absent_errors import measure_distribution
 from scipy.stats import norm
 
 import controlshap as cs
@@ -369,6 +370,7 @@ PARTS = {
     "description": describe_skewed,
     "efficiency": compare_efficiency,
     "coverage": measure_coverage,
+    "distribution": measure_distribution,
     "naming": name_descriptions,
     "peer": compare_peer,
 }

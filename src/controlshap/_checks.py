@@ -84,6 +84,13 @@ def positive(name: str, value: Any, what: str, way_out: str) -> None:
         raise InvalidArgumentError(f"`{name}` must be positive, {what}; got {show(value)}. {way_out}")
 
 
+def check_flag(name: str, value: Any) -> bool:
+    """True or False, and nothing that merely counts as one of them."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidArgumentError(f"`{name}` must be True or False; got {show(value)}.")
+    return bool(value)
+
+
 def check_seconds(seconds: float | None) -> float | None:
     """Seconds an evaluation takes, as told."""
     if seconds is None:

@@ -40,6 +40,7 @@ class Purpose(IntEnum):
     MIXTURE = 12
     AFTER_PILOT = 13
     COMPARISON = 14
+    DISTRIBUTION = 15
 
 
 def resolve_entropy(rng: RngLike) -> int:

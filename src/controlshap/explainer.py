@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never, Unpack
 
-from controlshap._checks import as_folder, as_path, at_least, refuse_missing
+from controlshap._checks import as_folder, as_path, at_least, check_flag, refuse_missing
 from controlshap._errors import InvalidArgumentError
 from controlshap._other_names import ATTRIBUTES, read_budget, refuse_arguments
 from controlshap._parallel import check_jobs
@@ -77,6 +77,10 @@ class Explainer:
         Groups whose players stay together, `{"person": ["age", "sex"], "money": ["income", "wealth"]}`, and groups of
         groups: every player keeps a value (Owen's, Winter's), and those of a group sum to what the group has as one
         player (`explanation.by_group()`).
+    distribution_errors : bool
+        Whether to tell the error of values because the distribution of absent features was estimated from the
+        background (`explanation.distribution_standard_errors`), for features that are not independent. It takes own
+        time and no evaluations.
     **other
         Nothing; names of shap are errors that say ours.
 
@@ -109,6 +113,7 @@ class Explainer:
         of_class: Any = None,
         order: Order = None,
         hierarchy: Hierarchy = None,
+        distribution_errors: bool = False,
         **other: Never,
     ) -> None:
         if other:
@@ -118,6 +123,7 @@ class Explainer:
             "coefficient": coefficient, "memory_limit": memory_limit, "max_background": max_background,
             "seconds_per_evaluation": seconds_per_evaluation, "output": output,
             "of_class": None if of_class is None else str(of_class), "order": order, "hierarchy": hierarchy,
+            "distribution_errors": check_flag("distribution_errors", distribution_errors),
         }  # fmt: skip
         self._assembly = Assembly(model, background, groups, settings)
 

@@ -33,6 +33,7 @@ from controlshap.variances.base import Variance
 
 if TYPE_CHECKING:
     from controlshap.controls.shared import Margin, SharedSurrogate
+    from controlshap.crossfitting.distribution import Refits
     from controlshap.data.orders import Hierarchy, Order
 
 #: Players up to which coalitions of correlated features are enumerated for a known form: 2^15 of them take a tenth of a
@@ -119,9 +120,10 @@ class Problem:
     recognised as, where that is asked for ("auto" twice) and it agrees with the model on the background. `shared` is a
     surrogate that was fitted before; `seconds` is what an evaluation takes, where it was told; `margin` is the known
     margin of a classifier whose probability has no known form; `interactions` says that a call asks for these,
-    `by_pairs` that it may end by them; `noise`
-    (outputs,) is the standard deviation of an answer of a model that answers differently when asked again, None for
-    others; `output_range` is what no output leaves where a call asks for a finite guarantee, None in other calls.
+    `by_pairs` that it may end by them; `refits` are the fits to parts of the background where the error of the
+    distribution is asked for; `noise` (outputs,) is the standard deviation of an answer of a model that answers
+    differently when asked again, None for others; `output_range` is what no output leaves where a call asks for a
+    finite guarantee, None in other calls.
     """
 
     model: Model
@@ -144,6 +146,7 @@ class Problem:
     margin: Margin | None = None
     noise: FloatArray | None = None
     output_range: tuple[float, float] | None = None
+    refits: Refits | None = None
 
     @property
     def correlated(self) -> bool:
@@ -238,6 +241,9 @@ class Assembly:
         if not value_function.takes_categories:
             refuse_categories(self.encoding)
         self.imputer = value_function.bind(self.background, self.players, self.encoding.labels)
+        self.refits = None
+        if settings.get("distribution_errors", False):  # older explainers on disk lack it
+            self.refits = self._refit(value_function)
         self.model = put_behind(adapted, self.encoding)
 
     def _arrange(self, order: Order, hierarchy: Hierarchy) -> None:
@@ -247,6 +253,11 @@ class Assembly:
 
             arrangement = read_arrangement(order, hierarchy, self.raw_players, self.column_names)
             self.raw_players = replace(self.raw_players, arrangement=arrangement)
+
+    def _refit(self, value_function: ValueFunction) -> Refits:
+        from controlshap.crossfitting.distribution import Refits
+
+        return Refits.of(value_function, self.imputer, self.background, self.players, self.encoding.labels)
 
     @property
     def n_background_evaluations(self) -> int:
@@ -290,7 +301,7 @@ class Assembly:
         return Problem(
             self.model, self.background, base, self.imputer, self.players, self.encoding.labels, self.estimator,
             self.controls, self.variance, self.coefficient, self.memory_limit, self.cache, form, self.shared,
-            self.seconds,
+            self.seconds, refits=self.refits,
         )  # fmt: skip
 
     def problem(self) -> Problem:

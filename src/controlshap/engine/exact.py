@@ -64,7 +64,12 @@ def _explain_conditioned(problem: Problem, form: KnownFunction, x: FloatArray, a
         return None
     imputer = cast("NormalParts", problem.imputer)
     components = enumerate_networks(imputer, x, list(form.score_functions)).T
-    return _as_result(form, components, at_x, None)
+    found = _as_result(form, components, at_x, None)
+    if problem.refits is None:
+        return found
+    shares = np.ones(len(at_x))
+    variances = problem.refits.variances(imputer, x, form.score_functions, shares, problem.memory_limit)
+    return replace(found, distribution_variances=variances)
 
 
 def games_of_form(problem: Problem, form: KnownFunction) -> RowGames | None:

@@ -343,6 +343,7 @@ class Run:
             alpha_fraction=self.alpha_fraction,
             complete=self._is_complete,
             background_variances=self._background_variances(),
+            distribution_variances=self._distribution_variances(),
             evaluations=None if status == "exact" else self.recording.all_outputs(),
             stages=tuple(self.stages) if self.pilot is None else (*self.pilot.stages, *self.stages),
             history=tuple(self.history),
@@ -389,6 +390,19 @@ class Run:
         return background_variances(
             sampler.terms(), sampler.strata_of_rows(), sampler.draw_index(), of_background, self.game.at_x
         )
+
+    def _distribution_variances(self) -> FloatArray | None:
+        """Variances because the distribution of the features was estimated; None where no function stands for f."""
+        refits = self.problem.refits
+        if refits is None:
+            return None
+        from controlshap.crossfitting.distribution import stand_ins
+
+        rng = stream(self.entropy, Purpose.FOLDS, self.row)
+        found = stand_ins(self.sampler, self.plan.fitted_controls, self.functions, rng)
+        if found is None:
+            return None
+        return refits.variances(self.problem.imputer, self.x, *found, self.problem.memory_limit)
 
     def _warn_few_to_resample(self) -> None:
         controls, n_units = self.plan.prepared_controls, self.sampler.n_units

@@ -120,7 +120,7 @@ def about_trust(explanation: Explanation) -> list[str]:
         else f"All {n:,} sampled values have enough units behind their errors.",
         _NOT_COVERED,
     ]
-    background = explanation.background_standard_errors
+    background = _background_errors(explanation)
     if background is not None and background.any():
         largest = format_number(float(np.max(background)), 2)
         lines.append(
@@ -130,15 +130,24 @@ def about_trust(explanation: Explanation) -> list[str]:
     return lines
 
 
+def _background_errors(explanation: Explanation) -> FloatArray | None:
+    """Errors of the values because the background is a sample, whichever way they are known."""
+    own = explanation.background_standard_errors
+    return explanation.distribution_standard_errors if own is None else own
+
+
 def _about_exact(explanation: Explanation) -> str:
-    rows, errors = explanation.settings.get("n_background"), explanation.background_standard_errors
+    rows, errors = explanation.settings.get("n_background"), _background_errors(explanation)
     background = f"these {count_noun(rows, 'background row')}" if rows and rows > 1 else "this background"
     text = f"Exact means: no sampling error, for this model and {background}. Another background of the same size "
     text += "would change the values"
+    name = "background_standard_errors"
+    if explanation.background_standard_errors is None:
+        name = "distribution_standard_errors"
     if errors is None or not np.isfinite(errors).all():
         text += "; by how much is not known here"
     else:
-        text += f": standard error at most {format_number(float(errors.max()), 2)} (`background_standard_errors`)"
+        text += f": standard error at most {format_number(float(errors.max()), 2)} (`{name}`)"
     return f"{text}. The model's own fit is not covered."
 
 

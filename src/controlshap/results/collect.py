@@ -54,6 +54,7 @@ class RowResult:
     alpha_fraction: float = 1.0
     complete: bool = True
     background_variances: FloatArray | None = None
+    distribution_variances: FloatArray | None = None
     evaluations: FloatArray | None = None
     stages: tuple[int, ...] = ()
     history: tuple[tuple[int, FloatArray, FloatArray], ...] = ()
@@ -96,7 +97,7 @@ class RowArrays:
         As in `RowResult`, with the part of alpha that a look at the result may be wrong with.
     stages : tuple of tuple of int
         Units of each row after each of its stages.
-    background_variances : ndarray of shape (rows, players, outputs) or None
+    background_variances, distribution_variances : ndarray of shape (rows, players, outputs) or None
     evaluations : tuple of ndarray or None
     pairs : PairResult or None
         With a leading axis of rows.
@@ -119,6 +120,7 @@ class RowArrays:
     complete: BoolArray
     stages: tuple[tuple[int, ...], ...]
     background_variances: FloatArray | None = None
+    distribution_variances: FloatArray | None = None
     evaluations: tuple[FloatArray, ...] | None = None
     pairs: PairResult | None = None
     guaranteed: FloatArray | None = None
@@ -130,6 +132,7 @@ class RowArrays:
         controlled = [r.analysis.controlled for r in results]
         uncontrolled = [r.analysis.uncontrolled for r in results]
         of_background = [r.background_variances[:-1] for r in results if r.background_variances is not None]
+        of_distribution = [r.distribution_variances for r in results if r.distribution_variances is not None]
         pairs = [r.pairs for r in results if r.pairs is not None]
         halves = [r.halves for r in results if r.halves is not None]
         return cls(
@@ -148,6 +151,7 @@ class RowArrays:
             complete=np.array([r.complete for r in results]),
             stages=tuple(r.stages for r in results),
             background_variances=np.stack(of_background) if len(of_background) == len(results) else None,
+            distribution_variances=np.stack(of_distribution) if len(of_distribution) == len(results) else None,
             evaluations=_evaluations(results),
             pairs=PairResult.stack(pairs) if pairs else None,
             guaranteed=_stack_bounds(results),
@@ -191,6 +195,9 @@ class RowArrays:
             look_shares=self.alpha_fraction,
             complete=self.complete,
             background_standard_errors=None if between is None else drop_output(np.sqrt(between)),
+            distribution_standard_errors=(
+                None if self.distribution_variances is None else drop_output(np.sqrt(self.distribution_variances))
+            ),
             evaluations=self.evaluations,
             stages=self.stages,
             half_ratios=None if self.halves is None else drop_output(self.halves),

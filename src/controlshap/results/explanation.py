@@ -91,6 +91,11 @@ class Explanation:
         Error of the values due to the choice of the background rows, if these are a sample of a population; not
         included in `standard_errors`. None where it is not known: with features="correlated", where the background
         only gives a mean and a covariance, and where all units use the whole background.
+    distribution_standard_errors : ndarray of the shape of `values`, or None
+        Error of the values because the distribution of absent features was estimated from the background, by a
+        jackknife over 20 blocks of its rows; not included in `standard_errors`. It is there for features that are not
+        independent where `Explainer(..., distribution_errors=True)` asks for it, and None where no fitted function
+        explains half of the variance of the evaluations of some row.
     data : ndarray of shape (rows, columns)
         The explained rows: numbers, or objects where some columns are categories.
     feature_names : tuple of str
@@ -155,6 +160,7 @@ class Explanation:
     look_shares: FloatArray = field(metadata=axes("rows"))
     complete: BoolArray = field(metadata=axes("rows"))
     background_standard_errors: FloatArray | None = field(default=None, metadata=axes("rows", "players", "outputs"))
+    distribution_standard_errors: FloatArray | None = field(default=None, metadata=axes("rows", "players", "outputs"))
     evaluations: tuple[FloatArray, ...] | None = field(default=None, metadata=axes("rows"))
     stages: tuple[tuple[int, ...], ...] = field(default=(), metadata=axes("rows"))
     history: tuple[History, ...] | None = field(default=None, metadata=axes("rows"))
@@ -295,7 +301,7 @@ class Explanation:
             it showed; otherwise each bound holds for one value at a time.
         background : bool
             Whether the true value is that of the population of which the background is a sample
-            (`background_standard_errors`); otherwise that of the background itself.
+            (`background_standard_errors`, `distribution_standard_errors`); otherwise that of the background itself.
         guarantee : {None, "finite"}
             "finite" for bounds that hold for any number of units and at any moment of stopping, whatever jumps were not
             seen. The rows must have been explained with `guarantee="finite"`, the same level and `output_range`.

@@ -14,6 +14,9 @@ from controlshap.statistics.certainty import quantile, simultaneous_tail, tail_d
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
 
+#: Degrees of freedom of a jackknife over 20 blocks (`crossfitting.distribution`).
+JACKKNIFE_DOF = 19.0
+
 
 def half_widths(explanation: Explanation, level: float, *, simultaneous: bool, background: bool) -> FloatArray:
     """Half the width of each interval, of the shape of `values`; 0 where there is no error.
@@ -60,12 +63,16 @@ def guaranteed_interval(
 
 
 def background_errors(explanation: Explanation) -> FloatArray:
-    """Errors due to the choice of the background rows; an error where they are not known."""
+    """Errors due to the choice of the background rows, or to what was fitted to them; an error if not known."""
     of_background, settings = explanation.background_standard_errors, explanation.settings
+    if explanation.distribution_standard_errors is not None:
+        return explanation.distribution_standard_errors
     if of_background is None or not {"n_background", "max_background"} <= set(settings):
         raise InvalidArgumentError(
-            "`background=True`: the error of the background is not known here. It needs features='independent', "
-            "units that share their draws and do not all use the whole background (KernelSHAP may). Leave it out."
+            "`background=True`: the error of the background is not known here. It needs features='independent' and "
+            "units that share their draws and do not all use the whole background (KernelSHAP may), or features that "
+            "are fitted, `Explainer(..., distribution_errors=True)` and a control that explains the model. Leave it "
+            "out."
         )
     return of_background
 
@@ -74,6 +81,8 @@ def _add_background(explanation: Explanation) -> tuple[FloatArray, FloatArray]:
     """Errors of sampling and background together, with their degrees of freedom."""
     settings = explanation.settings
     own, other = explanation.standard_errors**2, background_errors(explanation) ** 2
+    if explanation.distribution_standard_errors is not None:
+        return _add_distribution(explanation, explanation.distribution_standard_errors)
     n_rows = min(int(settings["n_background"]), int(settings["max_background"]))
     # both terms are read off the same spread between rows: one sum, known no better than by so many rows
     dof = np.minimum(explanation.degrees_of_freedom, max(n_rows - 1, 1))
@@ -93,6 +102,17 @@ def covariance_with_background(explanation: Explanation) -> tuple[FloatArray, Fl
     players = np.arange(more.shape[1])
     covariance[:, :, players, players] += np.moveaxis(more if several else more[..., None], 1, 2)
     return covariance, dof if several else dof[..., None]
+
+
+def _add_distribution(explanation: Explanation, of_distribution: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Errors of sampling and of the estimated distribution, with Satterthwaite's degrees of freedom.
+
+    Both are independent: one is read off random numbers, the other off the background.
+    """
+    own, other = explanation.standard_errors**2, of_distribution**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        dof = (own + other) ** 2 / (own**2 / explanation.degrees_of_freedom + other**2 / JACKKNIFE_DOF)
+    return np.sqrt(own + other), np.where(other > 0, dof, explanation.degrees_of_freedom)
 
 
 def _simultaneous(explanation: Explanation, level: float, errors: FloatArray, dof: FloatArray) -> FloatArray:

@@ -50,6 +50,12 @@ class Imputer(ABC):
     #: functions at all, None where rows cost next to nothing.
     simulated_rows: float | None = None
 
+    #: Whether the distribution is fitted to the background, and fits to nearly the same rows give nearly the same rows
+    #: for equal random numbers.
+    is_refitted: bool = False
+    #: Whether rows are scores whose meaning is fitted to the background as well.
+    scores_are_fitted: bool = False
+
     @property
     def has_normal_inputs(self) -> bool:
         """Whether what the model is shown is normal given a coalition, with x on it."""
@@ -100,6 +106,10 @@ class Imputer(ABC):
 
     def to_inputs(self, rows: FloatArray) -> FloatArray:
         """Model inputs of rows `(n, columns)`; surrogates see the rows themselves."""
+        return rows
+
+    def read_rows(self, rows: FloatArray, of: Imputer) -> FloatArray:  # noqa: ARG002
+        """Rows `(n, columns)` of another fit to nearly the same background, as surrogates of this one see them."""
         return rows
 
     def check(self, rows: FloatArray, feature_names: tuple[str, ...]) -> None:  # noqa: B027 (most accept every row)

@@ -100,6 +100,7 @@ class CausalImputer(Imputer):
     confounded: tuple[bool, ...]
 
     linear_in_x = True
+    is_refitted = True
 
     @property
     def center(self) -> FloatArray:

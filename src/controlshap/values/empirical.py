@@ -81,6 +81,8 @@ class EmpiricalImputer(Imputer):
     gaussian: GaussianImputer
     bandwidth: float
 
+    is_refitted = True
+
     @property
     def n_weighted(self) -> int:  # type: ignore[override]
         """Rows of the background."""

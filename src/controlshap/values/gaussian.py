@@ -21,7 +21,7 @@ from controlshap._checks import is_real
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.data.players import Players
-from controlshap.values.base import ValueFunction, prefix_masks
+from controlshap.values.base import Imputer, ValueFunction, prefix_masks
 from controlshap.values.conditioning import Moments, condition
 from controlshap.values.margins import Margins
 from controlshap.values.normal_parts import NormalParts
@@ -144,6 +144,11 @@ class GaussianImputer(NormalParts):
 
     linear_in_x = True
     has_device_rows = True
+
+    @property
+    def is_refitted(self) -> bool:  # type: ignore[override]
+        """Unless draws are those of a background."""
+        return self.finite_draws is None
 
     @property
     def has_normal_inputs(self) -> bool:
@@ -357,6 +362,7 @@ class CopulaImputer(GaussianImputer):
     linear_in_x = False  # in scores, which are not what derivatives of the model are taken in
     has_device_rows = False
     has_normal_inputs = False  # values of normal scores
+    scores_are_fitted = True
 
     def for_row(self, x: FloatArray) -> tuple[CopulaImputer, FloatArray]:
         """The scores of x."""
@@ -370,6 +376,10 @@ class CopulaImputer(GaussianImputer):
             scores, x = self.explained
             np.copyto(inputs, x, where=rows == scores)
         return inputs
+
+    def read_rows(self, rows: FloatArray, of: Imputer) -> FloatArray:
+        """Scores of what the other's scores stand for."""
+        return self.margins.to_scores(of.to_inputs(rows))
 
     def check(self, rows: FloatArray, feature_names: tuple[str, ...]) -> None:
         """Every row has scores."""

@@ -106,6 +106,8 @@ class MixtureImputer(NormalParts):
     weights: FloatArray
     parts: tuple[GaussianImputer, ...] = ()  # the base class has a property of this name
 
+    is_refitted = True
+
     @property
     def has_normal_inputs(self) -> bool:
         """Given a component."""

@@ -58,6 +58,8 @@ def _against_control(problem: Problem) -> str | None:
         return "there is more than one control"
     if problem.shared is not None:
         return "there is a shared surrogate"
+    if problem.refits is not None:
+        return "errors of the distribution need fitted functions"
     if controls is None and problem.seconds == np.inf:
         return "control='thorough' fits functions to each row"
     return None
