@@ -138,7 +138,9 @@ def _gather(units: EvaluatedUnits, controls: PairControls | None) -> tuple[MeanT
         batch, design = design.coarsen(most)
     sums, shown = np.zeros((int(batch.max()) + 1, *shape)), np.zeros(shape[0] - 1)
     for some in units.replay():
-        shown += squared_weights(*units.coalition_weights(some)).sum(axis=0)
+        coalitions, weights = units.coalition_weights(some)
+        # as if all were of one unit: their sum is one product of matrices
+        shown += squared_weights(coalitions.reshape(1, -1, n_players), weights.reshape(1, -1))[0]
         terms = _terms(units, controls, some)
         if n_units > most:
             np.add.at(sums[:, :-1], batch[some.ids.unit], terms)

@@ -66,9 +66,9 @@ def _index_weights(coalitions: BoolArray) -> tuple[FloatArray, FloatArray, Float
 
 def pair_sums(coalitions: BoolArray, both: FloatArray, neither: FloatArray, one: FloatArray) -> FloatArray:
     """Sums `(u, pairs)` of coefficients `(u, k)`, by how many of a pair are in coalitions `(u, k, players)`."""
-    inside = coalitions.astype(float)
-    outside = 1.0 - inside
-    total = (inside * (both - one)[..., None]).swapaxes(1, 2) @ inside
-    total += (outside * (neither - one)[..., None]).swapaxes(1, 2) @ outside
-    first, second = pair_numbers(coalitions.shape[2])
-    return np.asarray(total[:, first, second] + one.sum(axis=1)[:, None])
+    inside, (first, second) = coalitions.astype(float), pair_numbers(coalitions.shape[2])
+    # neither has i and j with (1 - s_i) (1 - s_j), one of them with the rest: sums of 1, s_i and s_i s_j
+    singles = ((one - neither)[:, None] @ inside)[:, 0]
+    total = (inside * (both + neither - 2.0 * one)[..., None]).swapaxes(1, 2) @ inside
+    sums = total[:, first, second] + singles[:, first] + singles[:, second]
+    return np.asarray(sums + neither.sum(axis=1)[:, None])
