@@ -17,11 +17,12 @@ HEAD = """\
 
 `--part distribution`: a network of 8 tanh units of {p} columns, {budget:,} evaluations, {runs} backgrounds from a known
 distribution (given to the explainer, or fitted to 20,000 rows for the true values). Values of one row inside their 95 %
-intervals, %: as they are, and with `background=True`; `distribution_standard_errors` over what values scatter by beyond
-sampling (root mean squares over players, and that of the worst player); processor time with them over that without.
+intervals, %: as they are, and with `background=True`, also of the player with the least;
+`distribution_standard_errors` over what values scatter by beyond sampling (root mean squares over players); processor
+time with them over that without.
 They are not known in runs whose control explains less than half of the evaluations' variance, which are left out.
 
-| absent | background rows | known | without | with | reported / observed | worst player | time |
+| absent | background rows | known | without | with | least player | reported / observed | time |
 |---|---|---|---|---|---|---|---|
 """
 
@@ -74,8 +75,7 @@ def measure_distribution(n_runs=60, sizes=(200, 1000)):
             )
             observed = np.maximum(values.var(axis=0, ddof=1) - (own**2).mean(axis=0), 0.0)
             reported = (other**2).mean(axis=0)
-            ratios = np.sqrt(reported.sum() / observed.sum()), np.sqrt(reported / observed).min()
-            covered = ["", ""]
+            ratio, covered = np.sqrt(reported.sum() / observed.sum()), ["", "", ""]
             if kind != "empirical":  # which has no distribution that it fits
                 large = cs.Explainer(network, draw_rows(kind, 20_000, np.random.default_rng(6)), features=features)
                 truth = large(x, budget=100_000, rng=0).values
@@ -83,8 +83,9 @@ def measure_distribution(n_runs=60, sizes=(200, 1000)):
                     bounds = np.array([one.confidence_interval(background=bool(place)) for one in found])[:, :, 0]
                     inside = (bounds[:, 0] <= truth) & (truth <= bounds[:, 1])
                     covered[place] = f"{100 * inside.mean():.1f}"
+                covered[2] = f"{100 * inside.mean(axis=0).min():.0f}"
             known, times = f"{len(found)} of {n_runs}", seconds[1] / seconds[0]
-            shares = f"{covered[0]} | {covered[1]} | {ratios[0]:.2f} | {ratios[1]:.2f}"
+            shares = f"{covered[0]} | {covered[1]} | {covered[2]} | {ratio:.2f}"
             lines.append(f"| {kind} | {n:,} | {known} | {shares} | {times:.1f} |")
             print(lines[-1], flush=True)
     return HEAD.format(p=N_COLUMNS, budget=BUDGET, runs=n_runs) + "\n".join(lines)

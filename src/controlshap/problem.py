@@ -33,8 +33,8 @@ from controlshap.variances.base import Variance
 
 if TYPE_CHECKING:
     from controlshap.controls.shared import Margin, SharedSurrogate
-    from controlshap.crossfitting.distribution import Refits
     from controlshap.data.orders import Hierarchy, Order
+    from controlshap.values.refits import Refits
 
 #: Players up to which coalitions of correlated features are enumerated for a known form: 2^15 of them take a tenth of a
 #: second with 15 columns.
@@ -255,7 +255,7 @@ class Assembly:
             self.raw_players = replace(self.raw_players, arrangement=arrangement)
 
     def _refit(self, value_function: ValueFunction) -> Refits:
-        from controlshap.crossfitting.distribution import Refits
+        from controlshap.values.refits import Refits
 
         return Refits.of(value_function, self.imputer, self.background, self.players, self.encoding.labels)
 

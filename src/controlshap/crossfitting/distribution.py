@@ -18,27 +18,23 @@ from typing import cast
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError
 from controlshap._random import EXPLAINER_ENTROPY, Purpose, stream
 from controlshap._types import FloatArray
 from controlshap.controls import Control
 from controlshap.crossfitting.fit import training_rows
 from controlshap.crossfitting.folds import deal_units
 from controlshap.crossfitting.known_gaussian import can_enumerate_means, enumerate_networks, has_conditional_mean
-from controlshap.crossfitting.known_simulated import Functions, are_few, enumerate_weighted
+from controlshap.crossfitting.known_simulated import Functions, enumerate_weighted
 from controlshap.crossfitting.network_walks import mean_walks
 from controlshap.data.players import Players
 from controlshap.estimators.permutation import reverse_permutations, sample_permutations, walk_contributions
 from controlshap.functions.base import KnownFunction
 from controlshap.sampling.game import FunctionGame
 from controlshap.sampling.sampler import UnitSampler
-from controlshap.values.base import Imputer, ValueFunction
+from controlshap.values.base import Imputer
 from controlshap.values.normal_parts import NormalParts
+from controlshap.values.refits import Refits
 
-#: Blocks of rows: the variance has 19 degrees of freedom.
-N_BLOCKS = 20
-#: Fewest rows of a block, so that no fit rests on a handful.
-FEWEST_ROWS = 2
 #: Pairs of walks where means over draws are known, and where walks have draws. Their noise is common to all fits, but
 #: what a fit changes depends on the walk: with 50 pairs and draws the error of a small value of a causal network is
 #: half of what 500 tell, and with 50 and known means errors are within 10 % of those of refitted explainers.
@@ -47,62 +43,31 @@ N_PAIRS, N_DRAWN = 50, 400
 LEAST_SHARE = 0.5
 
 
-@dataclass(frozen=True)
-class Refits:
-    """The value function fitted again without each block of the background."""
+def distribution_variances(
+    refits: Refits,
+    imputer: Imputer,
+    x: FloatArray,
+    functions: Sequence[KnownFunction],
+    shares: FloatArray,
+    memory_limit: int,
+) -> FloatArray:
+    """Variances `(players, outputs)` of the values of functions, one for each output.
 
-    imputers: tuple[Imputer, ...]
-
-    @classmethod
-    def of(
-        cls,
-        value_function: ValueFunction,
-        imputer: Imputer,
-        background: FloatArray,
-        players: Players,
-        names: tuple[str, ...],
-    ) -> Refits:
-        """The fits; value functions that estimate nothing that a block of rows could change are refused."""
-        if not imputer.is_refitted:
-            raise InvalidArgumentError(
-                "`distribution_errors=True`: no distribution is fitted to the background with these `features`, or "
-                "not one whose draws follow the fit (draws='background', a sampler of your own). Leave it out; "
-                "features='independent' has `background_standard_errors`."
-            )
-        n = len(background)
-        if n < FEWEST_ROWS * N_BLOCKS:
-            raise InvalidArgumentError(
-                f"`distribution_errors=True` fits again without each of {N_BLOCKS} blocks of background rows, and "
-                f"needs at least {FEWEST_ROWS * N_BLOCKS} rows; got {n}. Give more rows, or leave it out."
-            )
-        if imputer.n_weighted is not None and not are_few(players, n):
-            raise InvalidArgumentError(
-                f"`distribution_errors=True`: {players.n_players} players and {n:,} background rows are too many for "
-                "rows that are weighted coalition by coalition. Leave it out, or use groups, or fewer rows."
-            )
-        blocks = stream(EXPLAINER_ENTROPY, Purpose.DISTRIBUTION).permutation(n) % N_BLOCKS
-        return cls(tuple(value_function.bind(background[blocks != k], players, names) for k in range(N_BLOCKS)))
-
-    def variances(
-        self, imputer: Imputer, x: FloatArray, functions: Sequence[KnownFunction], shares: FloatArray, memory_limit: int
-    ) -> FloatArray:
-        """Variances `(players, outputs)` of the values of functions, one for each output.
-
-        Parameters
-        ----------
-        imputer : Imputer
-            The fit to the whole background, for this row.
-        x : ndarray of shape (columns,)
-            The row as that sees it.
-        shares : ndarray of shape (outputs,)
-            Share of the variance of the model's evaluations that each function explains. What it does not explain is
-            taken to move with the fit as what it does.
-        """
-        raw = imputer.to_inputs(x[None])[0]
-        values = np.stack([_values(*one.for_row(raw), imputer, functions, memory_limit) for one in self.imputers])
-        n = len(values)
-        jackknife: FloatArray = (n - 1.0) / n * ((values - values.mean(axis=0)) ** 2).sum(axis=0)
-        return jackknife / shares
+    Parameters
+    ----------
+    imputer : Imputer
+        The fit to the whole background, for this row.
+    x : ndarray of shape (columns,)
+        The row as that sees it.
+    shares : ndarray of shape (outputs,)
+        Share of the variance of the model's evaluations that each function explains. What it does not explain is
+        taken to move with the fit as what it does.
+    """
+    raw = imputer.to_inputs(x[None])[0]
+    values = np.stack([_values(*one.for_row(raw), imputer, functions, memory_limit) for one in refits.imputers])
+    n = len(values)
+    jackknife: FloatArray = (n - 1.0) / n * ((values - values.mean(axis=0)) ** 2).sum(axis=0)
+    return jackknife / shares
 
 
 def stand_ins(

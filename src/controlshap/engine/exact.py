@@ -67,8 +67,10 @@ def _explain_conditioned(problem: Problem, form: KnownFunction, x: FloatArray, a
     found = _as_result(form, components, at_x, None)
     if problem.refits is None:
         return found
+    from controlshap.crossfitting.distribution import distribution_variances
+
     shares = np.ones(len(at_x))
-    variances = problem.refits.variances(imputer, x, form.score_functions, shares, problem.memory_limit)
+    variances = distribution_variances(problem.refits, imputer, x, form.score_functions, shares, problem.memory_limit)
     return replace(found, distribution_variances=variances)
 
 

@@ -396,13 +396,13 @@ class Run:
         refits = self.problem.refits
         if refits is None:
             return None
-        from controlshap.crossfitting.distribution import stand_ins
+        from controlshap.crossfitting.distribution import distribution_variances, stand_ins
 
         rng = stream(self.entropy, Purpose.FOLDS, self.row)
         found = stand_ins(self.sampler, self.plan.fitted_controls, self.functions, rng)
         if found is None:
             return None
-        return refits.variances(self.problem.imputer, self.x, *found, self.problem.memory_limit)
+        return distribution_variances(refits, self.problem.imputer, self.x, *found, self.problem.memory_limit)
 
     def _warn_few_to_resample(self) -> None:
         controls, n_units = self.plan.prepared_controls, self.sampler.n_units
