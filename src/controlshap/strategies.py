@@ -31,6 +31,7 @@ CONTROLS: dict[str, Callable[[], Control]] = {
     "network": lambda: controls.RidgeNetwork(),
     "polynomial": lambda: controls.Polynomial(),
     "trees": lambda: controls.Trees(),
+    "shallow_trees": lambda: controls.ShallowTrees(),
     "coalitions": lambda: controls.CoalitionProcess(),
     "wide_network": lambda: controls.WideNetwork(),
     "wave_network": lambda: controls.WaveNetwork(),

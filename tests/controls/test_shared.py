@@ -85,9 +85,9 @@ def test_what_cannot_be_shared_is_refused():
 
 def test_time_decides_about_trees():
     quick, slow = explainer(seconds_per_evaluation=1e-6), explainer(seconds_per_evaluation=1e-2)
-    assert "Trees" not in quick(X, budget=400, rng=0).method[0]
+    assert "Trees" not in quick(X, budget=400, rng=0).method[0].split(" + ")
     found = slow(X, budget=400, rng=0)
-    assert found.method[0] == "Permutation + LogisticRidge + Trees"
+    assert found.method[0].split(" + ")[-1] == "Trees"
     assert found.controls[0].startswith("LogisticRidge ")
     assert "Trees" in explainer(control="thorough", seconds_per_evaluation=0.0)(X, budget=400, rng=0).controls[0]
 
@@ -134,7 +134,8 @@ def test_a_row_out_of_reach_gets_a_control_of_its_own():
     assert one._assembly.shared.reaches(X, BACKGROUND, one.players)
     assert not one._assembly.shared.reaches(far, BACKGROUND, one.players)
     found = one(np.stack([X, far]), budget=600, rng=0)
-    assert found.method.tolist() == ["Permutation + SharedSurrogate", "Permutation + LogisticRidge"]
+    assert found.method[0] == "Permutation + SharedSurrogate"
+    assert found.method[1].startswith("Permutation + LogisticRidge")
     plain = explainer(smooth3, seconds_per_evaluation=1e-6)(np.stack([X, far]), budget=600, rng=0)
     assert_array_equal(found.values[1], plain.values[1])
 

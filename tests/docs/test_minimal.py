@@ -94,7 +94,10 @@ def test_importing_the_library_loads_no_optional_package(tmp_path):
 
 
 def test_importing_the_library_loads_what_a_default_explanation_needs(tmp_path):
-    """No room that it does without, and nothing left for later: that would only move the time."""
+    """No room that it does without, and nothing left for later: that would only move the time.
+
+    Of a model that the ridge explains: what controls on trial are made of is loaded where they are tried.
+    """
     run(
         tmp_path,
         OPTIONAL,
@@ -110,7 +113,7 @@ def test_importing_the_library_loads_what_a_default_explanation_needs(tmp_path):
         rooms = {name.split(".")[1] for name in before if "." in name}
         others = {"cli", "compare", "datasets", "interactions", "plots", "report", "shap_compat", "storage", "testing"}
         assert not rooms & others, rooms & others
-        cs.Explainer(lambda rows: np.tanh(rows.sum(axis=1)), background)(background[:1], budget=500, rng=0)
+        cs.Explainer(lambda rows: 1 / (1 + np.exp(-rows.sum(axis=1))), background)(background[:1], budget=500, rng=0)
         assert loaded() == before, loaded() - before
         """,
     )

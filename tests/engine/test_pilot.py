@@ -25,10 +25,10 @@ def smooth(rows):
 
 def test_rough_models_are_left_to_kernelshap_and_smooth_ones_are_not():
     found = cs.Explainer(rough, BACKGROUND)(X, budget=1000, rng=0)
-    assert found.method[0] == "Permutation + Kernel + LogisticRidge"
+    assert found.method[0].startswith("Permutation + Kernel + LogisticRidge")
     assert found.n_evaluations[0] <= 1000
     assert_allclose(found.values[0].sum() + found.base_values[0], rough(X[None])[0], atol=1e-9)
-    assert cs.Explainer(smooth, BACKGROUND)(X, budget=1000, rng=0).method[0] == "Permutation + LogisticRidge"
+    assert "Kernel" not in cs.Explainer(smooth, BACKGROUND)(X, budget=1000, rng=0).method[0]
 
 
 def test_walks_that_stay_are_those_without_a_pilot():
@@ -80,14 +80,14 @@ def test_noise_between_rows_that_a_pass_ends_is_no_reason_to_leave():
     explainer = cs.Explainer(lambda rows: rows.max(axis=1), rows[:50])
     for x in rows[50:]:
         found = explainer(np.tile(x, (8, 1)), budget=1000, rng=1)
-        assert set(found.method) == {"Permutation + LogisticRidge"}
+        assert not any("Kernel" in method for method in found.method)
 
 
 @pytest.mark.slow
 def test_errors_after_a_pilot_mean_what_they_say():
     truth = shapley_by_definition(marginal_game(rough, X, BACKGROUND, [(j,) for j in range(10)]), 10)[:, 0]
     found = cs.Explainer(rough, BACKGROUND)(np.tile(X, (200, 1)), budget=600, rng=2)
-    assert (found.method == "Permutation + Kernel + LogisticRidge").mean() > 0.6
+    assert np.mean(["Kernel" in method for method in found.method]) > 0.6
     z = (found.values.mean(axis=0) - truth) / (found.values.std(axis=0, ddof=1) / np.sqrt(200))
     assert np.abs(z).max() < 4.4  # family-wise 1e-4 over 10 players
     told, observed = (found.standard_errors**2).mean(), ((found.values - truth) ** 2).mean()

@@ -52,6 +52,9 @@ LEARNERS = {
     "trees": cs.Trees(n_trees=6, n_leaves=5),
     "trees on a network": cs.Trees(n_trees=6, n_leaves=5, start=cs.RidgeNetwork(2)),
     "trees on a polynomial": cs.Trees(n_trees=6, n_leaves=5, start=cs.Polynomial()),
+    "polynomial on a ridge": cs.Polynomial(start=cs.LogisticRidge()),
+    "shallow trees": cs.ShallowTrees(n_trees=3, depth=3),
+    "shallow trees alone": cs.ShallowTrees(n_trees=3, depth=3, start=None),
     "trees alone": cs.Trees(n_trees=6, n_leaves=5, start=None),
 }
 

@@ -25,6 +25,11 @@ CONTROLS = {
     "ridge": cs.LogisticRidge(n_folds=3, max_rows=300),
     "network": cs.RidgeNetwork(2, n_folds=2, max_rows=250),
     "polynomial": cs.Polynomial(n_folds=4),
+    "ridge, quadratic and trees": (
+        cs.LogisticRidge(n_folds=3, max_rows=300),
+        cs.Polynomial(start=cs.LogisticRidge(n_folds=3, max_rows=300), n_folds=3, on_trial=True),
+        cs.ShallowTrees(n_trees=3, depth=3, start=cs.LogisticRidge(n_folds=3, max_rows=300), n_folds=3, on_trial=True),
+    ),
     "trees": cs.Trees(n_trees=4, n_leaves=5, n_folds=2),
 }
 ESTIMATORS = {

@@ -4,7 +4,15 @@ from typing import TYPE_CHECKING
 
 from controlshap._lazy import lazy_names
 from controlshap.controls.base import Context, Control, PreparedControl
-from controlshap.controls.learners import LogisticRidge, Polynomial, RidgeNetwork, Trees, WaveNetwork, WideNetwork
+from controlshap.controls.learners import (
+    LogisticRidge,
+    Polynomial,
+    RidgeNetwork,
+    ShallowTrees,
+    Trees,
+    WaveNetwork,
+    WideNetwork,
+)
 
 if TYPE_CHECKING:
     from controlshap.controls.coalition_process import CoalitionProcess
@@ -24,6 +32,7 @@ __all__ = [
     "Polynomial",
     "PreparedControl",
     "RidgeNetwork",
+    "ShallowTrees",
     "SharedSurrogate",
     "Taylor",
     "Trees",

@@ -83,6 +83,9 @@ class Control(ABC):  # noqa: B024 (which of the methods are implemented is for t
     max_rows: int = 8000
     #: A control that is fitted first, and whose residuals this one is fitted to.
     start: Control | None = None
+    #: Whether it is fitted for some folds first, and left out where it predicts these hardly better than the controls
+    #: before it do (`crossfitting.trial`).
+    on_trial: bool = False
     #: Whether `engine.device` has the same control for many rows of a torch module at once.
     has_device_form: bool = False
 

@@ -13,7 +13,6 @@ from controlshap.functions.base import KnownFunction, Sum
 from controlshap.functions.network import Network
 
 if TYPE_CHECKING:
-    from controlshap.functions.polynomial import Quadratic
     from controlshap.functions.trees import TreeFunction
 
 
@@ -170,16 +169,22 @@ class Polynomial(Control):
     degree : {1, 2}
     max_terms : int
         Most terms; products are formed of the columns with the largest linear effects.
+    start : LogisticRidge or None
+        Fitted first; the polynomial takes its residuals. None fits the polynomial to the model alone.
     n_folds : int
         As for LogisticRidge.
     max_rows : int
         Most evaluated rows that a fit uses.
+    on_trial : bool
+        Whether it is left out where it predicts some folds hardly better than the controls before it do.
     """
 
     degree: int = 2
     max_terms: int = 200
+    start: LogisticRidge | None = None
     n_folds: int = 5
     max_rows: int = 2500
+    on_trial: bool = False
 
     is_fitted = True
 
@@ -188,12 +193,18 @@ class Polynomial(Control):
             raise InvalidArgumentError(f"`degree` must be 1 or 2; got {self.degree!r}.")
         check_at_least(self, max_terms=1, n_folds=2, max_rows=100)
 
-    def fit(self, data: FoldedRows, fold: int | None) -> Quadratic:
+    def fit(self, data: FoldedRows, fold: int | None) -> KnownFunction:
         """Fit by penalised least squares."""
+        return data.remember((self, fold), lambda: self._fit(data, data.thin(self.max_rows), fold))
+
+    def _fit(self, data: FoldedRows, thin: FoldedRows, fold: int | None) -> KnownFunction:
         from controlshap.controls.fits.polynomial import fit_polynomial
 
-        thin = data.thin(self.max_rows)
-        return data.remember((self, fold), lambda: fit_polynomial(thin, fold, self.degree, self.max_terms))
+        if self.start is None:
+            return fit_polynomial(thin, fold, self.degree, self.max_terms)
+        first = self.start.fit(data, fold)
+        residuals = thin.outputs - first.predict(thin.rows)
+        return Sum(first, fit_polynomial(thin, fold, self.degree, self.max_terms, residuals))
 
 
 @final
@@ -273,3 +284,51 @@ class Trees(Control):
                 f"`model` of Trees() has fewer outputs than the explained model, whose output {output} it lacks."
             )
         return replace(trees, values=trees.values[:, [output]], offset=trees.offset[[output]])
+
+
+@final
+@dataclass(frozen=True)
+class ShallowTrees(Control):
+    """A few boosted trees, fitted in milliseconds to what a ridge leaves over: for forests, boosting and steps.
+
+    Parameters
+    ----------
+    n_trees, depth, learning_rate
+        The ensemble; a tree of depth d has 2^d leaves.
+    start : LogisticRidge or None
+        Fitted first; the trees take its residuals. None fits the trees to the model alone.
+    n_folds : int
+        As for LogisticRidge.
+    max_rows : int
+        Most evaluated rows that a fit uses.
+    on_trial : bool
+        As for Polynomial.
+    """
+
+    n_trees: int = 10
+    depth: int = 6
+    learning_rate: float = 0.5
+    start: LogisticRidge | None = LogisticRidge()
+    n_folds: int = 5
+    max_rows: int = 4000
+    on_trial: bool = False
+
+    is_fitted = True
+
+    def __post_init__(self) -> None:
+        check_at_least(self, n_trees=1, depth=1, n_folds=2, max_rows=100)
+        if not 0.0 < self.learning_rate <= 1.0:
+            raise InvalidArgumentError(f"`learning_rate` must lie in (0, 1]; got {self.learning_rate!r}.")
+
+    def fit(self, data: FoldedRows, fold: int | None) -> KnownFunction:
+        """Fit by boosting, a level of a tree at a time."""
+        return data.remember((self, fold), lambda: self._fit(data, data.thin(self.max_rows), fold))
+
+    def _fit(self, data: FoldedRows, thin: FoldedRows, fold: int | None) -> KnownFunction:
+        from controlshap.controls.fits.shallow_trees import fit_shallow_trees
+
+        settings = (self.n_trees, self.depth, self.learning_rate)
+        if self.start is None:
+            return fit_shallow_trees(thin, fold, thin.outputs, *settings)
+        first = self.start.fit(data, fold)
+        return Sum(first, fit_shallow_trees(thin, fold, thin.outputs - first.predict(thin.rows), *settings))

@@ -23,6 +23,7 @@ from controlshap.controls.fits.rows import EvaluatedRows, FoldedRows
 from controlshap.crossfitting.folds import Folds, deal_units
 from controlshap.crossfitting.known_marginal import MarginalControls
 from controlshap.crossfitting.known_simulated import FittedFunctions, Functions, KnownControls, SimulatedControls
+from controlshap.crossfitting.trial import keep_useful
 from controlshap.problem import Problem
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.sampling.units import Units
@@ -45,7 +46,8 @@ class ControlledTerms:
     """Terms with the controls as further functions, the size of every function, and what is known of them.
 
     `functions` are those that were fitted to rows, for each fold and output, and `at_rows` (M, outputs, controls) all
-    fitted controls at the rows of a finite background.
+    fitted controls at the rows of a finite background; `learners` has the controls that were used, those on trial only
+    where they stood it.
     """
 
     terms: Terms
@@ -53,22 +55,23 @@ class ControlledTerms:
     known: KnownValues | None
     functions: tuple[Functions, ...] = ()
     at_rows: FloatArray | None = None
+    learners: tuple[Control, ...] = ()
 
 
 def fit_functions(
     sampler: UnitSampler, folds: Folds, learners: Sequence[Control]
-) -> tuple[tuple[Functions, ...], list[FoldedRows]]:
-    """The functions of each fold that are fitted to rows, if any, and the rows of each output."""
+) -> tuple[tuple[Functions, ...], list[FoldedRows], tuple[Control, ...]]:
+    """The functions of each fold that are fitted to rows, if any, the rows of each output, and whose functions."""
     of_rows = [learner for learner in learners if not learner.models_coalitions]
     starts = [learner.start for learner in learners if learner.models_coalitions and learner.start is not None]
     data = training_rows(sampler, folds, max((learner.max_rows for learner in (*of_rows, *starts)), default=100))
     if not of_rows:
-        return (), data
+        return (), data, ()
+    kept = keep_useful(of_rows, data, folds.n_folds)
     functions = tuple(
-        tuple(tuple(learner.fit(of_output, k) for learner in of_rows) for of_output in data)
-        for k in range(folds.n_folds)
+        tuple(tuple(learner.fit(of_output, k) for learner in kept) for of_output in data) for k in range(folds.n_folds)
     )
-    return functions, data
+    return functions, data, kept
 
 
 def fit_controls(
@@ -80,7 +83,7 @@ def fit_controls(
     rng: np.random.Generator,
 ) -> ControlledTerms:
     """Fit, and add the controls to the terms of the model and of controls that are known already (`fixed`)."""
-    plain = ControlledTerms(terms, sampler.game.at_x, fixed)
+    plain = ControlledTerms(terms, sampler.game.at_x, fixed, learners=tuple(c for c in learners if not c.on_trial))
     if sampler.estimator.exact_per_draw or sampler.is_whole or sampler.n_units < FEWEST_UNITS:
         return plain
     folds = deal_units(sampler, min(learner.n_folds for learner in learners), rng)
@@ -89,7 +92,7 @@ def fit_controls(
     processes = [learner for learner in learners if learner.models_coalitions]
     controls, roots = [], []
     for_errors: list[FloatArray] = []
-    functions, data = fit_functions(sampler, folds, learners)
+    functions, data, kept = fit_functions(sampler, folds, learners)
     if functions:
         known = known_controls(problem, sampler, folds, functions, data)
         controls.append(_unit_controls(sampler, folds, known))
@@ -124,6 +127,7 @@ def fit_controls(
         beside if fixed is None else KnownValues.stack([fixed, beside]),
         functions,
         _at_rows(sampler, functions, together.shape[3]),
+        (*kept, *processes),
     )
 
 

@@ -115,12 +115,15 @@ def _values(fitted: FittedFunctions, rows: Sequence[FloatArray]) -> list[FloatAr
         values = np.full((len(here), players.n_players, len(of_fold), len(of_fold[0])), np.nan)
         for output, of_output in enumerate(of_fold):
             for place, function in enumerate(of_output):
-                key = id(function), id(here)
-                if key not in made:
-                    made[key] = function.draw_values(fitted.x, here, players)
-                of_draws = made[key]
-                if of_draws is not None:
-                    values[:, :, output, place] = of_draws
+                parts = []
+                for part in function.summands:
+                    key = id(part), id(here)
+                    if key not in made:
+                        made[key] = part.draw_values(fitted.x, here, players)
+                    parts.append(made[key])
+                known = [part for part in parts if part is not None]
+                if len(known) == len(parts):
+                    values[:, :, output, place] = sum(known)
         by_fold.append(values)
     return by_fold
 

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from controlshap._types import FloatArray
-from controlshap.controls import Control, LogisticRidge, RidgeNetwork, Trees
+from controlshap.controls import Control, LogisticRidge, Polynomial, RidgeNetwork, ShallowTrees, Trees
 from controlshap.data.players import differs_from_x
 from controlshap.engine.costs import control_cost
 from controlshap.estimators import Enumeration, Estimator, Kernel, Permutation
@@ -292,11 +292,21 @@ def _choose_fitted_controls(problem: Problem, budget: int) -> tuple[tuple[Contro
     slow = _choose_slow_learners(problem, budget)
     if not shared:
         margin: tuple[Control, ...] = () if problem.margin is None else (problem.margin,)
-        return (LogisticRidge(), *margin, *slow), None
+        return (LogisticRidge(), *margin, *choose_on_trial(problem, slow), *slow), None
     # one that was fitted before saves the time of fitting, unless there is time to spare
     beside = (LogisticRidge(), *slow) if slow else shared[0].beside
     reached: tuple[Control, ...] = (*shared, *beside)
-    return reached, None if problem.correlated else (LogisticRidge(), *slow)
+    return reached, None if problem.correlated else (LogisticRidge(), *choose_on_trial(problem, slow), *slow)
+
+
+def choose_on_trial(problem: Problem, beside: tuple[Control, ...]) -> tuple[Control, ...]:
+    """Controls that stay where they leave much less of the evaluations than the ridge (`crossfitting.trial`)."""
+    if problem.imputer.known_values != "of draws":
+        return ()  # known values are simulated, in a time that no trial shows
+    quadratic = Polynomial(start=LogisticRidge(), on_trial=True)
+    # the known values of trees are not those of players that are arranged
+    fits = problem.players.arrangement is None and not beside
+    return (quadratic, ShallowTrees(on_trial=True)) if fits else (quadratic,)
 
 
 def _choose_taylor(problem: Problem, budget: int, reasons: dict[str, str]) -> tuple[Control, ...]:

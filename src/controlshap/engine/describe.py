@@ -15,10 +15,15 @@ def describe_plan(plan: Plan) -> Iterable[str]:
     """Lines that say what is done, what it costs and why."""
     if plan.form is not None:
         yield f"exact       {plan.form.name}: closed-form values, 1 evaluation a row; where it fails:"
-    controls = " + ".join(_short(control) for control in plan.controls) or "none"
+    controls = " + ".join(_short(control) for control in plan.controls if not control.on_trial) or "none"
     parts = {"estimator": _short(plan.estimator), "control": controls, "variance": _short(plan.variance)}
     for name, what in parts.items():
         yield f"{name:<11} {what}: {plan.reasons.get(name, 'as asked for')}"
+    tried = [control for control in plan.controls if control.on_trial]
+    if tried:
+        names = " and ".join(type(control).__name__ for control in tried)
+        n_rows = min(plan.budget, max(control.max_rows for control in tried))
+        yield f"on trial    {names}: join where a fold shows a gain; fitted to at most {n_rows:,} evaluations"
     if plan.alternative is not None:
         yield f"{'pilot':<11} the first walks say whether {_short(plan.alternative)} makes more of the rest"
     yield from plan.notes

@@ -103,6 +103,11 @@ class Plan:
         """Controls that are fitted to what was sampled."""
         return tuple(control for control in self.controls if control.is_fitted)
 
+    @property
+    def sure_controls(self) -> tuple[Control, ...]:
+        """Fitted controls that stand no trial: what a pilot goes by."""
+        return tuple(control for control in self.fitted_controls if not control.on_trial)
+
     def for_row(self, problem: Problem, x: FloatArray, at_x: FloatArray | None = None) -> Plan:
         """The plan of one row, by f(x) `(outputs,)` too where that is known.
 

@@ -13,7 +13,7 @@ import numpy as np
 from controlshap._errors import ErraticVarianceWarning
 from controlshap._random import Purpose, stream
 from controlshap._types import BoolArray, FloatArray
-from controlshap.controls.base import Context
+from controlshap.controls.base import Context, Control
 from controlshap.controls.fits.rows import EvaluatedRows
 from controlshap.crossfitting.fit import ControlledTerms, fit_controls, fit_functions, sample_evaluations
 from controlshap.crossfitting.folds import deal_units
@@ -128,6 +128,7 @@ class Run:
     guaranteed: FloatArray | None = None
     analysis: Analysis = field(init=False)
     functions: tuple[Functions, ...] = field(init=False)
+    learners: tuple[Control, ...] = field(init=False)
     snapshot: Snapshot = field(init=False)
     _pairs: tuple[int, PairResult] | None = None
 
@@ -188,7 +189,7 @@ class Run:
         """Units of the pilot, 0 for none: the same ones where a run is continued."""
         reverses = self.sampler.stream.walking is not None
         decides = reverses or self.plan.alternative is not None
-        if not decides or not self.plan.fitted_controls or self.plan.prepared_controls:
+        if not decides or not self.plan.sure_controls or self.plan.prepared_controls:
             return 0
         n_units = self.sampler.affordable(self.plan.budget - self.game.n_evaluations)
         n_pilot = count_pilot(n_units // 2 if reverses else n_units)
@@ -200,11 +201,11 @@ class Run:
 
         From then on walks are single or not, as this pilot of them shows to be better.
         """
-        rng, learners = stream(self.entropy, Purpose.FOLDS, self.row), self.plan.fitted_controls
+        rng, learners = stream(self.entropy, Purpose.FOLDS, self.row), self.plan.sure_controls
         folds = deal_units(self.sampler, min(learner.n_folds for learner in learners), rng)
         if folds.n_folds < 2:
             return 0.0
-        functions, _ = fit_functions(self.sampler, folds, learners)
+        functions, _, _ = fit_functions(self.sampler, folds, learners)
         if not functions:
             return 0.0
         if self.sampler.stream.walking is not None:
@@ -237,10 +238,12 @@ class Run:
     def estimate(self) -> None:
         """Fit the controls to what was sampled, and estimate values and errors."""
         sampler, estimator = self.sampler, self.plan.estimator
-        fitted = ControlledTerms(sampler.terms(), self.game.at_x, self.prepared)
+        terms, learners = sampler.terms(), self.plan.fitted_controls
         if self.game.log.units is not None:
             rng = stream(self.entropy, Purpose.FOLDS, self.row)
-            fitted = fit_controls(self.problem, sampler, fitted.terms, self.prepared, self.plan.fitted_controls, rng)
+            fitted = fit_controls(self.problem, sampler, terms, self.prepared, learners, rng)
+        else:
+            fitted = ControlledTerms(terms, self.game.at_x, self.prepared, learners=learners)
         varies = estimator.evaluates_base(finite=self.base.finite)
         shared_base = np.zeros((0, *self.game.at_x.shape)) if varies else self.base.root_rows()
         # fitted functions have no part in the error of a shared v(0)
@@ -257,7 +260,7 @@ class Run:
             before = self.pilot.game.n_evaluations
             counts = before - 1, self.game.n_evaluations - before
             self.analysis = combine_analyses(self.pilot.analysis, self.analysis, self.gain, counts)
-        self.functions = fitted.functions
+        self.functions, self.learners = fitted.functions, fitted.learners
         if self.base.is_exact:  # to the last bit the same for all rows, whatever the weights of their units
             for exact in (self.analysis.controlled, self.analysis.uncontrolled):
                 exact.values[-1] = self.base.mean[:, 0]
@@ -332,14 +335,14 @@ class Run:
         self._warn_few_to_resample()
         if self.stopping.output_range is not None and status != "exact" and self.guaranteed is None:
             self.guaranteed = self._guarantee()
-        applied = (*plan.prepared_controls, *plan.fitted_controls)
+        applied = (*plan.prepared_controls, *self.learners)
         before = () if self.pilot is None else (self.pilot.plan.estimator,)
         return RowResult(
             analysis=self.analysis,
             n_evaluations=self.game.n_evaluations,
             status=status,
             method=" + ".join(type(part).__name__ for part in (*before, plan.estimator, *applied)),
-            controls=describe_controls(plan, self.analysis.alpha),
+            controls=describe_controls(applied, self.analysis.alpha),
             alpha_fraction=self.alpha_fraction,
             complete=self._is_complete,
             background_variances=self._background_variances(),
@@ -439,15 +442,15 @@ def begin_run(run: Run) -> Run:
     return run
 
 
-def describe_controls(plan: Plan, alpha: FloatArray) -> str:
+def describe_controls(controls: Sequence[Control], alpha: FloatArray) -> str:
     """The controls with their mean coefficients: "LogisticRidge 0.98, Trees 0.02"."""
     if alpha.shape[-1] == 0:
         return ""
     mean = alpha[:-1].mean(axis=(0, 1))
-    n_prepared = len(plan.prepared_controls)
+    n_prepared = sum(not control.is_fitted for control in controls)
     # one coefficient for what was made before sampling, two (the first within draws) for what was fitted
     firsts = [*range(n_prepared), *range(n_prepared, len(mean), 2)]
-    names = [type(control).__name__ for control in (*plan.prepared_controls, *plan.fitted_controls)]
+    names = [type(control).__name__ for control in controls]
     # with too few units, or all coalitions, nothing is fitted
     return ", ".join(f"{name} {mean[at]:.2f}" for name, at in zip(names, firsts, strict=False))
 

@@ -41,6 +41,11 @@ class KnownFunction(ABC):
     #: Whether `draw_values` knows the values of players that are arranged (`Players.arrangement`).
     takes_arrangements = False
 
+    @property
+    def summands(self) -> tuple[KnownFunction, ...]:
+        """The functions that this one is the sum of: what several sums have in common is computed once."""
+        return (self,)
+
     @abstractmethod
     def predict(self, rows: FloatArray) -> FloatArray:
         """Values `(n,)` or `(n, outputs)` on rows `(n, columns)`."""
@@ -110,6 +115,11 @@ class Sum(KnownFunction):
 
     first: KnownFunction
     second: KnownFunction
+
+    @property
+    def summands(self) -> tuple[KnownFunction, ...]:
+        """The functions that both are sums of."""
+        return (*self.first.summands, *self.second.summands)
 
     @property
     def takes_arrangements(self) -> bool:  # type: ignore[override]

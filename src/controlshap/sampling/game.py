@@ -223,6 +223,8 @@ class FunctionGame(RowGame):
         values = np.empty((len(flat), self.n_outputs, self.n_functions))
         if len(flat):
             for output, of_output in enumerate(self.functions):
+                parts = {id(part): part for function in of_output for part in function.summands}
+                of_parts = {key: part.predict(flat) for key, part in parts.items()}
                 for number, function in enumerate(of_output):
-                    values[:, output, number] = function.predict(flat)
+                    values[:, output, number] = sum(of_parts[id(part)] for part in function.summands)
         return values.reshape(*rows.shape[:-1], self.n_outputs, self.n_functions)

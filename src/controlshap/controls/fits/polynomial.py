@@ -1,6 +1,8 @@
-"""Fit a polynomial by penalised least squares; a fold is left out by subtracting its Gram matrix."""
+"""Fit a polynomial by penalised least squares; folds are left out by adding the moments of the others."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -8,25 +10,62 @@ from controlshap._types import FloatArray, IntArray
 from controlshap.controls.fits.rows import FoldedRows
 from controlshap.functions.polynomial import Quadratic
 
-#: Ridge penalty per row, on standardised columns.
-PENALTY = 1e-6
+#: Ridge penalties per row, on standardised columns, of which the best on a fold left out is taken. The first leaves an
+#: exact quadratic exact; the others keep as many terms as rows from interpolating these.
+PENALTIES = (1e-6, 1e-2, 1e-1)
 
 
-def fit_polynomial(data: FoldedRows, fold: int | None, degree: int, max_terms: int) -> Quadratic:
-    """Fit a polynomial to the rows outside a fold.
+def fit_polynomial(
+    data: FoldedRows, fold: int | None, degree: int, max_terms: int, targets: FloatArray | None = None
+) -> Quadratic:
+    """Fit a polynomial to the rows outside a fold: to their outputs, or to `targets` (n,) in place of these.
 
-    Products are of those columns that matter most (by the linear fit), as many as `max_terms` allows.
+    Products are of those columns that matter most (by a linear fit to the outputs), as many as `max_terms` allows.
     """
-    columns = _columns(data, fold, degree, max_terms)
-    first, second = (columns[part] for part in np.triu_indices(len(columns)))
-    key = (degree, max_terms, tuple(columns))
-    design = data.remember(("design", key), lambda: _design(data.standardised, first, second))
-    gram, right = _moments(data, design, fold, key)
-    penalty = np.full(len(gram), PENALTY * max(1.0, gram[-1, -1]))
-    penalty[-1] = 0.0
-    gram = gram + np.diag(penalty + 1e-12 * np.trace(gram))
-    solution = np.linalg.solve(gram, right)
-    return _in_own_units(solution, data, first, second)
+    targets = data.outputs if targets is None else targets
+    labels = [int(k) for k in np.unique(data.fold)]
+    own = _columns(data, fold, degree, max_terms)
+    # one design for all folds: each uses those of its terms whose columns are its own
+    others = [_columns(data, k, degree, max_terms) for k in labels if k >= 0 and len(labels) > 1]
+    every = np.unique(np.concatenate([own, *others]))
+    first, second = (every[part] for part in np.triu_indices(len(every)))
+    key = (degree, max_terms, tuple(every))
+    inside = data.remember("inside", lambda: {k: np.flatnonzero(data.fold == k) for k in labels})
+    designs = data.remember(
+        ("designs", key), lambda: {k: _design(data.standardised[inside[k]], first, second) for k in labels}
+    )
+    grams = data.remember(("grams", key), lambda: {k: _gram(design) for k, design in designs.items()})
+    used = np.isin(first, own) & np.isin(second, own)
+    first, second = first[used], second[used]
+    terms = np.flatnonzero(np.concatenate([np.ones(len(data.scale), dtype=bool), used, [True]]))
+    rights = {k: (targets[inside[k]] @ designs[k])[terms] for k in labels if k != fold}
+    of_terms = {k: grams[k][np.ix_(terms, terms)] for k in rights}
+    folds = [k for k in rights if k >= 0]
+    penalty = PENALTIES[0]
+    if len(folds) > 1:
+        # the next fold shows the penalty, in fits that know neither it nor the fold left out
+        shown = min((k for k in folds if fold is None or k > fold), default=folds[0])
+        unseen, there = [k for k in rights if k != shown], designs[shown][:, terms]
+        fits = [_solve(of_terms, rights, unseen, penalty) for penalty in PENALTIES]
+        errors = [float(((targets[inside[shown]] - there @ one) ** 2).sum()) for one in fits]
+        penalty = PENALTIES[int(np.argmin(errors))]
+    return _in_own_units(_solve(of_terms, rights, list(rights), penalty), data, first, second)
+
+
+def _gram(design: FloatArray) -> FloatArray:
+    return np.asarray(design.T @ design)
+
+
+def _solve(
+    grams: Mapping[int, FloatArray], rights: Mapping[int, FloatArray], folds: list[int], penalty: float
+) -> FloatArray:
+    """Coefficients from the rows of some folds; the last is the constant, without penalty."""
+    gram = np.sum([grams[k] for k in folds], axis=0)
+    penalties = np.full(len(gram), penalty * max(1.0, gram[-1, -1]))
+    penalties[-1] = 0.0
+    gram[np.diag_indices_from(gram)] += penalties + 1e-12 * np.trace(gram)
+    solution: FloatArray = np.linalg.solve(gram, np.sum([rights[k] for k in folds], axis=0))
+    return solution
 
 
 def _design(standardised: FloatArray, first: IntArray, second: IntArray) -> FloatArray:
@@ -38,6 +77,10 @@ def _columns(data: FoldedRows, fold: int | None, degree: int, max_terms: int) ->
     """Columns whose products are terms: those with the largest linear effects, among those that vary."""
     if degree < 2:
         return np.zeros(0, dtype=np.int64)
+    return data.remember(("columns", fold, max_terms), lambda: _largest(data, fold, max_terms))
+
+
+def _largest(data: FoldedRows, fold: int | None, max_terms: int) -> IntArray:
     usable = np.flatnonzero(np.isfinite(data.scale))
     # k columns have k (k + 1) / 2 products
     most = int((np.sqrt(8.0 * max(0, max_terms - len(data.scale)) + 1.0) - 1.0) / 2.0)
@@ -49,19 +92,6 @@ def _columns(data: FoldedRows, fold: int | None, degree: int, max_terms: int) ->
         effect = np.abs(np.linalg.solve(gram, design.T @ data.outputs[keep])[:-1])
         usable = np.sort(usable[np.argsort(-effect[usable], kind="stable")[:most]])
     return usable
-
-
-def _moments(data: FoldedRows, design: FloatArray, fold: int | None, key: object) -> tuple[FloatArray, FloatArray]:
-    """Gram matrix and right side of the rows outside a fold."""
-
-    def make(rows: IntArray | slice) -> tuple[FloatArray, FloatArray]:
-        return design[rows].T @ design[rows], design[rows].T @ data.outputs[rows]
-
-    gram, right = data.remember(("moments", key), lambda: make(slice(None)))
-    if fold is None:
-        return gram, right
-    inside_gram, inside_right = make(np.flatnonzero(data.fold == fold))
-    return gram - inside_gram, right - inside_right
 
 
 def _in_own_units(solution: FloatArray, data: FoldedRows, first: IntArray, second: IntArray) -> Quadratic:
