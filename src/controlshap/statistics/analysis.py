@@ -78,59 +78,91 @@ def analyse(
     sample: Sample, root_of: RootOf, known: KnownValues | None, rng: np.random.Generator, *, by_folds: bool
 ) -> Analysis:
     """Solve, estimate the covariance, subtract the control, enforce efficiency."""
-    terms, design = sample.terms, sample.design
-    weights = design.weights
-    estimates = terms.solve(weights[None])[0]
-    varies = terms.n_units > 1 and not terms.is_whole
-    root = root_of(terms, design, rng) if varies else CovarianceRoot.zero_like(estimates)
-    if not sample.base_varies:
-        root.factors[..., -1, :, :] = 0.0  # not rounding either
-    shared = _base_root(sample, estimates)
-    joined = root.join(shared)
-    total = sample.at_x[..., 0] if sample.efficient else None
-    # What a complete pass over the background cancels, coefficients that differ between folds would bring back: the
-    # bias of common ones is in proportion to the part that a pass has not cancelled, and so is the correction.
-    uncancelled = 1.0 - design.sampling_fraction
-    blocks = None
-    if by_folds and uncancelled > 0.0 and root.block is not None and not design.many:
-        means = design.block_means(terms.pseudo_values(weights))
-        blocks = Blocks(means, root, shared, deal_folds(design.n_blocks, rng), design.block_weights)
+    solution = _Solution.of(sample, root_of, rng, by_folds=by_folds)
+    uncontrolled, _ = solution.adjust(None)
+    uncontrolled = solution.allow(uncontrolled)
+    if known is None:
+        nothing = zeros((*uncontrolled.values.shape, 0), solution.estimates)
+        return Analysis(uncontrolled, uncontrolled, nothing.sum(axis=-1), nothing, solution.halves(uncontrolled))
+    controlled, fit = solution.adjust(known)
+    assert fit is not None  # there are controls
+    halves = solution.halves(controlled)
+    return Analysis(solution.allow(controlled, fit.alpha), uncontrolled, fit.squared_correlation, fit.alpha, halves)
 
-    def adjust_with(known: KnownValues | None, size: Array | None) -> tuple[Estimate, Coefficients | None]:
+
+@dataclass(frozen=True)
+class _Solution:
+    """Estimates of all functions with the root of their covariance.
+
+    Attributes
+    ----------
+    sample : Sample
+    estimates : array of shape (..., components, outputs, functions)
+    root, shared : CovarianceRoot
+        Of the units' error, and of the error of a v(0) that they share.
+    blocks : Blocks or None
+        Where coefficients come from other folds.
+    """
+
+    sample: Sample
+    estimates: Array
+    root: CovarianceRoot
+    shared: CovarianceRoot
+    blocks: Blocks | None
+
+    @classmethod
+    def of(cls, sample: Sample, root_of: RootOf, rng: np.random.Generator, *, by_folds: bool) -> _Solution:
+        """Solve, and estimate the covariance."""
+        terms, design = sample.terms, sample.design
+        estimates = terms.solve(design.weights[None])[0]
+        varies = terms.n_units > 1 and not terms.is_whole
+        root = root_of(terms, design, rng) if varies else CovarianceRoot.zero_like(estimates)
+        if not sample.base_varies:
+            root.factors[..., -1, :, :] = 0.0  # not rounding either
+        shared, blocks = _base_root(sample, estimates), None
+        if by_folds and design.sampling_fraction < 1.0 and root.block is not None and not design.many:
+            means = design.block_means(terms.pseudo_values(design.weights))
+            blocks = Blocks(means, root, shared, deal_folds(design.n_blocks, rng), design.block_weights)
+        return cls(sample, estimates, root, shared, blocks)
+
+    def adjust(self, known: KnownValues | None) -> tuple[Estimate, Coefficients | None]:
+        """Subtract the controls, if any, and enforce efficiency."""
+        total = self.sample.at_x[..., 0] if self.sample.efficient else None
+        size = None if known is None else _sizes(self.sample.at_x[..., 1:], known.values)
+        joined = self.root.join(self.shared)
         # without control a constrained estimate is efficient, and there is nothing to fit
-        if blocks is None or (known is None and (total is None or terms.constrained)):
-            return _adjust_by_units(estimates, joined, known, size, total)
-        crossed, coefficients = adjust_by_folds(blocks, known, size, total)
+        if self.blocks is None or (known is None and (total is None or self.sample.terms.constrained)):
+            return _adjust_by_units(self.estimates, joined, known, size, total)
+        crossed, coefficients = adjust_by_folds(self.blocks, known, size, total)
+        # What a complete pass over the background cancels, coefficients that differ between folds would bring back: the
+        # bias of common ones is in proportion to the part that a pass has not cancelled, and so is the correction.
+        uncancelled = 1.0 - self.sample.design.sampling_fraction
         if uncancelled < 1.0:
-            crossed = mix(_adjust_by_units(estimates, joined, known, size, total)[0], crossed, uncancelled)
+            crossed = mix(_adjust_by_units(self.estimates, joined, known, size, total)[0], crossed, uncancelled)
         return crossed, coefficients
 
-    def allow(estimate: Estimate, alpha: Array | None = None) -> Estimate:
+    def allow(self, estimate: Estimate, alpha: Array | None = None) -> Estimate:
+        """The estimate with an allowance for one more jump than was seen."""
+        sample, terms, design = self.sample, self.sample.terms, self.sample.design
         # a population that was seen whole holds no more
-        if terms.is_whole or (design.exact_within and uncancelled == 0.0):
+        if terms.is_whole or (design.exact_within and design.sampling_fraction == 1.0):
             return estimate
-        gap = sample.at_x[..., 0] - estimates[..., -1, :, 0]
+        gap = sample.at_x[..., 0] - self.estimates[..., -1, :, 0]
         left = None if alpha is None else left_in_rows(sample, alpha)
-        if not len(root.part) or root.block is not None:
-            return allow_for_jump(estimate, root, terms, weights, sample.live, gap, left)
+        if not len(self.root.part) or self.root.block is not None:
+            return allow_for_jump(estimate, self.root, terms, design.weights, sample.live, gap, left)
         # factors that come from resamples or groups are no jumps: those of the units behind them are
-        of_units = design.covariance_root(terms.residual_pseudo_values(weights))
+        of_units = design.covariance_root(terms.residual_pseudo_values(design.weights))
         seen = replace(estimate, factors=_subtract_controls(of_units.factors, alpha), allowance=None)
-        after = allow_for_jump(seen, of_units, terms, weights, sample.live, gap, left)
+        after = allow_for_jump(seen, of_units, terms, design.weights, sample.live, gap, left)
         dof = namespace(after.dof).minimum(estimate.dof, after.dof)
         return replace(estimate, allowance=after.allowance, dof=dof)
 
-    def halves(estimate: Estimate) -> Array | None:
-        return compare_halves(estimate, root, terms, sample.live) if root.block is not None else None
-
-    uncontrolled, _ = adjust_with(None, None)
-    uncontrolled = allow(uncontrolled)
-    if known is None:
-        nothing = zeros((*uncontrolled.values.shape, 0), estimates)
-        return Analysis(uncontrolled, uncontrolled, nothing.sum(axis=-1), nothing, halves(uncontrolled))
-    controlled, fit = adjust_with(known, _sizes(sample.at_x[..., 1:], known.values))
-    assert fit is not None  # there are controls
-    return Analysis(allow(controlled, fit.alpha), uncontrolled, fit.squared_correlation, fit.alpha, halves(controlled))
+    def halves(self, estimate: Estimate) -> Array | None:
+        """How far one half of the units lies from the other; None where factors are no units."""
+        if self.root.block is None:
+            return None
+        return compare_halves(estimate, self.root, self.sample.terms, self.sample.live)
 
 
 def left_in_rows(sample: Sample, alpha: Array) -> Array:
