@@ -96,3 +96,12 @@ def test_errors_after_a_pilot_mean_what_they_say():
     assert 0.93 < ((low <= truth) & (truth <= high)).mean() < 0.985
     alone = cs.Explainer(rough, BACKGROUND, estimator="permutation")(np.tile(X, (200, 1)), budget=600, rng=2)
     assert observed < 0.85 * ((alone.values - truth) ** 2).mean()
+
+
+def test_a_row_that_stands_out_is_no_reason_to_leave():
+    """Half of the walks are at one row; their scatter says nothing of the others'."""
+    rng = np.random.default_rng(14)
+    rows = rng.normal(size=(102, 10))
+    rows[17] = 6.0
+    explainer = cs.Explainer(lambda a: ((a > 3).sum(axis=1) >= 4) * 5.0 + a[:, 0], rows[:100])
+    assert set(explainer(rows[100:], budget=2500, rng=0).method) == {"Permutation + LogisticRidge"}

@@ -38,6 +38,9 @@ EXACT_FACTOR = 4
 #: are, and `0.85 sqrt(M)` for each player, at least six (benchmarks/results/whole_background.md).
 WHOLE_FACTOR, WHOLE_ROWS = 1.2, (20, 100)
 WHOLE_SHARE, WHOLE_LEAST, LEAST_ROWS = 0.25, 0.85, 50
+#: Or, from six players on, half of all pairs there are, and all but a share of `3.3 / sqrt(M)`: what is left can be
+#: interpolated, while the noise of walks falls with the number of rows (benchmarks/results/whole_background.md).
+NEARLY_ALL, NEARLY_ROOT, NEARLY_PLAYERS = 0.5, 3.3, 6
 #: For each player, where interactions are asked for, which single background rows drown; a regression needs three
 #: (benchmarks/results/interactions.md).
 WHOLE_FOR_PAIRS = 4
@@ -225,8 +228,9 @@ def _pays_whole_background(problem: Problem, budget: int) -> bool:
     many = n_pairs >= WHOLE_FACTOR * math.sqrt(max(n_rows, WHOLE_ROWS[0])) * p
     least = WHOLE_LEAST * math.sqrt(max(n_rows, LEAST_ROWS)) * p
     share = n_rows <= WHOLE_ROWS[1] and n_pairs >= max(WHOLE_SHARE * 2.0 ** (p - 1), least)
+    nearly = p >= NEARLY_PLAYERS and n_pairs >= max(NEARLY_ALL, 1.0 - NEARLY_ROOT / math.sqrt(n_rows)) * 2.0 ** (p - 1)
     for_pairs = problem.interactions and n_pairs >= WHOLE_FOR_PAIRS * p
-    return p >= 4 and (many or share or for_pairs)
+    return p >= 4 and (many or share or nearly or for_pairs)
 
 
 def choose_variance(problem: Problem, estimator: Estimator, reasons: dict[str, str]) -> Variance:

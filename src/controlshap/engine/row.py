@@ -191,6 +191,8 @@ class Run:
         decides = reverses or self.plan.alternative is not None
         if not decides or not self.plan.sure_controls or self.plan.prepared_controls:
             return 0
+        if self.sampler.stream.take_all is not None:
+            return 0  # units at rows that are visited several times are no sample of the others
         n_units = self.sampler.affordable(self.plan.budget - self.game.n_evaluations)
         n_pilot = count_pilot(n_units // 2 if reverses else n_units)
         self.sampler.stream.begin_with_pairs(n_pilot)

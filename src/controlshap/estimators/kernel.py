@@ -72,8 +72,8 @@ class Kernel(Estimator):
         return self.n_draws * (2 if self.paired else 1)
 
     def fewest_units(self, n_players: int) -> int:
-        """Several times as many random coalitions as players, to determine them all."""
-        return int(min(3 * n_players + 2, self.n_distinct(n_players)))
+        """Several times as many random coalitions as players, to determine them all; fewer of those that differ."""
+        return int(min(2 * n_players + 1 if self.reuse else 3 * n_players + 2, self.n_distinct(n_players)))
 
     def sample(self, n_players: int, n_units: int, rng: np.random.Generator) -> BoolArray:
         """Coalitions `(n_units, players)` from the kernel."""
