@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +19,7 @@ import numpy as np
 from controlshap import strategies
 from controlshap._checks import at_least, check_seconds, refuse_missing
 from controlshap._errors import NoisyModelWarning
+from controlshap._files import hash_array
 from controlshap._types import FloatArray, IntArray
 from controlshap.controls import Control
 from controlshap.data.encoding import Encoding, make_encoding, refuse_categories, refuse_many_levels, refuse_unseen
@@ -25,7 +27,7 @@ from controlshap.data.players import Groups, Players, resolve_players
 from controlshap.data.table import Table, has_gaps, read_rows, read_table, sample_table
 from controlshap.estimators.base import Estimator
 from controlshap.functions.base import KnownFunction, warn_not_exact
-from controlshap.models.adapters import as_model, warn_of_columns
+from controlshap.models.adapters import as_model, list_versions, warn_of_columns
 from controlshap.models.as_fitted import fitted_names
 from controlshap.models.model import Model
 from controlshap.values.base import Imputer, ValueFunction
@@ -183,6 +185,8 @@ class Assembly:
     raw_players, players : Players
         Players over the columns of the data, and over those of the encoding.
     encoding : Encoding
+    libraries : str
+        Versions of the libraries in use.
     background : ndarray of shape (n, columns)
         In the columns of the encoding.
     n_background : int
@@ -202,6 +206,7 @@ class Assembly:
         adapted = as_model(
             model, settings.get("output", "auto"), settings.get("of_class")
         )  # older explainers on disk lack it
+        self.libraries = list_versions(adapted.source)
         table = read_table(background, "background")
         self.column_names: tuple[str, ...] = table.names or _name_columns(model, table.n_columns)
         self.is_frame = table.names is not None
@@ -258,6 +263,16 @@ class Assembly:
         from controlshap.values.refits import Refits
 
         return Refits.of(value_function, self.imputer, self.background, self.players, self.encoding.labels)
+
+    @cached_property
+    def background_digest(self) -> str:
+        """Digest of the background, to know it again."""
+        return hash_array(self.background)
+
+    @property
+    def answers_digest(self) -> str:
+        """Digest of what the model said on the background (with random draws, on its center), to know it again."""
+        return hash_array(self.problem().base.values)
 
     @property
     def n_background_evaluations(self) -> int:

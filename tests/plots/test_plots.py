@@ -73,14 +73,14 @@ def test_waterfall_goes_from_the_base_value_to_the_prediction():
     explanation = make(p=6)
     ax = explanation.plot.waterfall(1)
     bars = ax.patches
-    assert labels_of(ax)[0] == "prediction"
-    assert labels_of(ax)[-1] == "base value"
+    assert labels_of(ax)[0] == "base value"
+    assert labels_of(ax)[-1] == "prediction"
     assert len(labels_of(ax)) == len(bars) + 2 == 8
-    assert np.isclose(bars[-1].get_x(), explanation.base_values[1])
-    top = bars[0].get_x() + bars[0].get_width()
-    assert np.isclose(top, explanation.base_values[1] + explanation.values[1].sum())
+    assert np.isclose(bars[0].get_x(), explanation.base_values[1])
+    end = bars[-1].get_x() + bars[-1].get_width()
+    assert np.isclose(end, explanation.base_values[1] + explanation.values[1].sum())
     for upper, lower in pairwise(bars):
-        assert np.isclose(upper.get_x(), lower.get_x() + lower.get_width())
+        assert np.isclose(lower.get_x(), upper.get_x() + upper.get_width())
     low, high = explanation.confidence_interval(0.95)
     order = np.argsort(-np.abs(explanation.values[1]))
     assert np.allclose(np.ptp(intervals_of(ax), axis=1), (high - low)[1][order])

@@ -208,6 +208,7 @@ def _describe_run(assembly: Assembly, limits: Limits, stopping: Stopping, model_
     settings = describe_call(assembly, limits, stopping) | {
         "n_background_evaluations": assembly.n_background_evaluations,
         "n_surrogate_evaluations": assembly.n_surrogate_evaluations,
+        "answers_digest": assembly.answers_digest,
     }
     return settings if model_hash is None else settings | {"model_hash": model_hash}
 

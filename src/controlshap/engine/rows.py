@@ -98,6 +98,7 @@ def explain_rows(
     settings = settings | {
         "n_background_evaluations": assembly.n_background_evaluations,
         "n_surrogate_evaluations": assembly.n_surrogate_evaluations,
+        "answers_digest": assembly.answers_digest,
     }
     explanation = collect_rows(
         assembly, problem, RowArrays.stack(results_of_rows), assembly.encoding.data(rows), entropy, settings
@@ -120,7 +121,8 @@ def describe_call(assembly: Assembly, limits: Limits, stopping: Stopping) -> dic
     model = assembly.model
     rest = {
         "refinements": 0, "n_background": assembly.n_background, "version": __version__, "model": model.name,
-        "quantity": model.quantity,
+        "quantity": model.quantity, "libraries": assembly.libraries,
+        "background_digest": assembly.background_digest,
     }  # fmt: skip
     arrangement = assembly.raw_players.arrangement
     if arrangement is not None and arrangement.groups:

@@ -5,6 +5,7 @@ Optional packages are never imported to recognise a model: a model can only exis
 
 from __future__ import annotations
 
+import platform
 import sys
 import warnings
 from collections.abc import Callable
@@ -71,6 +72,15 @@ def name_of(model: Any) -> str:
         of_owner = f"{name_of(owner)}.{own}" if hasattr(owner, "predict") else own
         return "a function" if own == "<lambda>" else of_owner
     return type(model).__name__
+
+
+def list_versions(source: Any) -> str:
+    """Versions of Python, of numpy and scipy, and of the library that a model comes from."""
+    owner = getattr(getattr(source, "source", source), "__self__", source)
+    owner = owner.model if isinstance(owner, MarginOf) else owner
+    packages = dict.fromkeys(["numpy", "scipy", type(owner).__module__.partition(".")[0]])
+    found = [(name, getattr(sys.modules.get(name), "__version__", None)) for name in packages]
+    return ", ".join([f"Python {platform.python_version()}", *(f"{name} {v}" for name, v in found if v is not None)])
 
 
 def warn_of_columns(model: Any, column_names: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""From the base value to the prediction, step by step."""
+"""From the base value down to the prediction, step by step, as the report shows it."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def draw_waterfall(
     n = len(steps.values)
     base = float(chosen.part.base_values[0])
     base_reach = float(quantile(np.array(np.inf), (1.0 - chosen.level) / 2.0) * chosen.part.base_standard_errors[0])
-    ends = base + np.cumsum(steps.values[::-1])[::-1]
+    ends = base + np.cumsum(steps.values)
     column = format_column(
-        np.array([ends[0], *steps.values, base]),
-        np.array([0.0, *steps.reaches, base_reach]),
+        np.array([base, *steps.values, ends[-1]]),
+        np.array([base_reach, *steps.reaches, 0.0]),
         [False, *[True] * n, False],
     )
-    ax = open_table(ax, "waterfall", ["prediction", *steps.labels, "base value"], column=column)
+    ax = open_table(ax, "waterfall", ["base value", *steps.labels, "prediction"], column=column)
     _draw_steps(ax, steps, ends)
     if base_reach > 0:
-        ax.errorbar([base], [n + 1], xerr=[base_reach], **ERROR_BARS | {"capthick": None})
-    ax.plot([ends[0]], [0], marker="D", color=INK, markersize=5, linestyle="none", clip_on=False)
+        ax.errorbar([base], [0], xerr=[base_reach], **ERROR_BARS | {"capthick": None})
+    ax.plot([ends[-1]], [n + 1], marker="D", color=INK, markersize=5, linestyle="none", clip_on=False)
     ax.plot(
-        [base], [n + 1], marker="o", markerfacecolor="white", markeredgecolor=SOFT, markersize=5, linestyle="none",
+        [base], [0], marker="o", markerfacecolor="white", markeredgecolor=SOFT, markersize=5, linestyle="none",
         clip_on=False,
     )  # fmt: skip
     for label in (ax.get_yticklabels()[0], ax.get_yticklabels()[-1]):
@@ -72,9 +72,11 @@ def draw_waterfall(
 def _draw_steps(ax: Any, steps: Steps, ends: FloatArray) -> None:
     places, starts = np.arange(1, len(ends) + 1), ends - steps.values
     ax.barh(places, steps.values, left=starts, height=0.62, color=sign_colours(steps.values, steps.uncertain))
-    # each step starts where the one below it ended
-    for x, below, above in zip([*starts, ends[0]], [*(places + 1), 1], [*places, 0], strict=True):
-        ax.plot([x, x], [below, above], color=LINE, linewidth=0.8, zorder=0.9)
+    # each step starts where the one above it ended
+    for x, above, below in zip(
+        [*starts, ends[-1]], [*(places - 1), places[-1]], [*places, places[-1] + 1], strict=True
+    ):
+        ax.plot([x, x], [above, below], color=LINE, linewidth=0.8, zorder=0.9)
     known = steps.reaches > 0
     if known.any():
         ax.errorbar(ends[known], places[known], xerr=steps.reaches[known], **ERROR_BARS)

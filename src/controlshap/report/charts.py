@@ -13,6 +13,7 @@ from controlshap.results.summary import Summary, importance_interval
 from controlshap.results.wording import (
     MINUS,
     count_noun,
+    format_exact,
     format_factor,
     format_number,
     format_share,
@@ -72,7 +73,8 @@ def _percent(place: float, low: float, high: float) -> float:
 def format_signed(value: float, error: float) -> str:
     """A value with its error, and always with its sign."""
     text = format_with_error(value, error)
-    return text if text.startswith(MINUS) or value == 0 else "+" + text
+    rounded = text.partition("\N{PLUS-MINUS SIGN}")[0].strip(" 0.,")  # a value that rounds to 0 has no sign
+    return text if text.startswith(MINUS) or not rounded else "+" + text
 
 
 def importance(explanation: Explanation, summary: Summary, level: float) -> Chart:
@@ -85,6 +87,7 @@ def importance(explanation: Explanation, summary: Summary, level: float) -> Char
         values, errors = summary.mean_absolute, summary.standard_errors
         lows, highs = importance_interval(explanation, summary, level)
     low, high = min(0.0, float(lows.min())), max(0.0, float(highs.max()))
+    exact = None if errors.any() else format_exact(values)
     bars = []
     for player in np.argsort(-np.abs(values), kind="stable"):
         value, error = float(values[player]), float(errors[player])
@@ -93,7 +96,7 @@ def importance(explanation: Explanation, summary: Summary, level: float) -> Char
         bars.append(
             Bar(
                 explanation.feature_names[player],
-                format_signed(value, reach) if single else format_with_error(value, reach),
+                _text(value, reach, None if exact is None else exact[player], signed=single),
                 round(end - start, 2),
                 start,
                 low=_percent(float(lows[player]), low, high) if error > 0 else None,
@@ -102,6 +105,13 @@ def importance(explanation: Explanation, summary: Summary, level: float) -> Char
             )
         )
     return Chart(tuple(bars), _ticks(low, high))
+
+
+def _text(value: float, reach: float, exact: str | None, *, signed: bool) -> str:
+    """A value with its error; one without is written with as many decimals as the others of its column."""
+    if exact is not None:
+        return f"+{exact}" if signed and value > 0 else exact
+    return format_signed(value, reach) if signed else format_with_error(value, reach)
 
 
 def interactions(explanation: Explanation, level: float) -> Chart:
@@ -136,13 +146,14 @@ def share_certified(ranking: Ranking) -> Chart:
     """For each k: the share of rows whose k largest players are certified."""
     cuts = ranking.separated
     n = len(cuts)
+    shown = min(cuts.shape[1], N_PLACES, int((cuts.any(axis=0)).sum()) + 1)  # beyond the first that is certain nowhere
     bars = tuple(
         Bar(
             "the largest" if k == 0 else f"the {k + 1} largest",
             f"{format_share(int(cuts[:, k].sum()), n)} of rows",
             round(100.0 * float(cuts[:, k].mean()), 2),
         )
-        for k in range(min(cuts.shape[1], N_PLACES))
+        for k in range(shown)
     )
     return Chart(bars, tuple((float(place), f"{place} %") for place in (0, 25, 50, 75, 100)))
 

@@ -49,6 +49,7 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
     gains = explanation.gain[sentences.controlled_rows(explanation)]
     n_rows, n_players = explanation.values.shape[:2]
     spent = float(np.median(explanation.n_evaluations))
+    alike = bool((explanation.n_evaluations == spent).all())
     if len(gains):
         last = ("less variance by the control", _format_gain(gains))
     elif not explanation.standard_errors.any():
@@ -59,7 +60,7 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
     return [
         ("rows" if n_rows > 1 else "row", f"{n_rows:,}"),
         ("players" if n_players > 1 else "player", f"{n_players:,}"),
-        ("evaluations for a row" + (", median" if n_rows > 1 else ""), f"{spent:,.0f}"),
+        (f"{'evaluation' if spent == 1 else 'evaluations'} for a row" + ("" if alike else ", median"), f"{spent:,.0f}"),
         last,
     ]
 
@@ -138,7 +139,7 @@ def render(explanation: Explanation, title: str, level: float) -> str:
             for number, name in enumerate(names)
         ],
         without_error="The values are exact: there is no sampling error." if exact else "No sampling error was seen.",
-        settings=settings.table(explanation),
+        settings=settings.tables(explanation),
         code=settings.code(explanation),
         notes=settings.notes(explanation),
         version=explanation.settings.get("version", "unknown"),

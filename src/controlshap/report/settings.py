@@ -127,10 +127,28 @@ def notes(explanation: Explanation) -> list[str]:
     return lines
 
 
-def table(explanation: Explanation) -> list[tuple[str, str]]:
-    """Every setting, and the seed."""
-    lines = [("seed (rng)", str(explanation.entropy))]
-    for name, value in explanation.settings.items():
-        text = "none" if value in (None, "None", "", []) else f"{value:,}" if type(value) is int else str(value)
-        lines.append((name.replace("_", " "), text if len(text) <= LONGEST else text[:LONGEST] + " ..."))
-    return lines
+#: What tells one result from another, in the words of the first table.
+_IDENTITY = {
+    "model": "model",
+    "quantity": "explained",
+    "version": "controlshap",
+    "libraries": "libraries",
+    "n_background": "background rows",
+    "background_digest": "digest of the background",
+    "answers_digest": "digest of the model's answers on it",
+    "n_background_evaluations": "evaluations of the background",
+}
+
+
+def tables(explanation: Explanation) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """What tells this result from another, the seed included; and every other setting."""
+    settings = explanation.settings
+    first = [("seed (rng)", str(explanation.entropy))]
+    first += [(words, _as_text(settings[name])) for name, words in _IDENTITY.items() if name in settings]
+    rest = [(name.replace("_", " "), _as_text(v)) for name, v in settings.items() if name not in _IDENTITY]
+    return first, rest
+
+
+def _as_text(value: Any) -> str:
+    text = "none" if value in (None, "None", "", []) else f"{value:,}" if type(value) is int else str(value)
+    return text if len(text) <= LONGEST else text[:LONGEST] + " ..."

@@ -232,7 +232,8 @@ def format_column(values: FloatArray, reaches: FloatArray, signed: Sequence[bool
     decimals = max(0, min(max(coarse, fine), coarse + 3)) if 1e-4 <= largest < 1e6 else None
     texts = []
     for value, reach, plus in zip(values.tolist(), reaches.tolist(), signed, strict=True):
-        text = ("+" if plus and value > 0 else "") + _format_decimals(value, decimals)
+        text = _format_decimals(value, decimals)
+        text = f"+{text}" if plus and value > 0 and text.strip("0.") else text  # what rounds to 0 has no sign
         texts.append(f"{text} ± {_format_decimals(reach, decimals, never_zero=True)}" if reach > 0 else text)
     return texts
 
@@ -245,6 +246,24 @@ def _format_decimals(value: float, decimals: int | None, *, never_zero: bool = F
     if float(text) != 0.0:
         return text.replace("-", MINUS)
     return f"<{10.0**-decimals:.{decimals}f}" if never_zero else f"{0.0:.{decimals}f}"
+
+
+#: Digits of the largest of a column of exact values.
+EXACT_DIGITS = 4
+
+
+def format_exact(values: FloatArray) -> list[str]:
+    """Values without error with equal decimals, four digits of the largest; what would be 0 keeps two digits."""
+    largest = float(np.abs(values).max(initial=0.0))
+    places = EXACT_DIGITS - 1 - math.floor(math.log10(largest)) if largest > 0 else 0
+    if not 0 <= places <= MOST_PLACES:
+        return [format_number(value, EXACT_DIGITS) for value in values.tolist()]
+    texts = [_format_fixed(value, places).replace("-", MINUS) for value in values.tolist()]
+    rounded = [value != 0 and not text.strip("0.,") for value, text in zip(values.tolist(), texts, strict=True)]
+    return [
+        format_number(value, 2) if tiny else "0" if value == 0 else text
+        for value, text, tiny in zip(values.tolist(), texts, rounded, strict=True)
+    ]
 
 
 def format_factor(value: float) -> str:

@@ -1,5 +1,5 @@
 // The players of a row: a table whose middle column is drawn.
-const MOST_PLAYERS = 60;
+const MOST_PLAYERS = 20;
 const body = document.querySelector('#players tbody');
 const comparers = {
   magnitude: (a, b) => Math.abs(b.value) - Math.abs(a.value),
@@ -71,29 +71,23 @@ function bar(one, place, ticks, withPlain, ends) {
 function drawAxis(ticks, place, ends) {
   const axis = document.getElementById('axis');
   axis.replaceChildren();
-  axis.setAttribute('height', ends.length > 1 ? 34 : 16);
+  axis.setAttribute('height', ends.length > 1 ? 48 : 16);
   if (ends.length > 1) {
-    // the two words stand away from each other, and inside the chart
-    const [base, prediction] = ends.map(place);
-    const sides = base <= prediction ? ['end', 'start'] : ['start', 'end'];
-    if (base < 25) sides[0] = 'start';
-    if (base > 75) sides[0] = 'end';
-    if (prediction < 25) sides[1] = 'start';
-    if (prediction > 75) sides[1] = 'end';
-    axis.append(drawn('text', { x: base + '%', y: 11, class: sides[0] }, 'base value'));
-    // one above the other where they would touch: the second is drawn at the ticks' other side
-    if (Math.abs(base - prediction) > 45 || sides[0] !== sides[1]) {
-      axis.append(drawn('text', { x: prediction + '%', y: 11, class: sides[1] }, 'prediction'));
-    }
+    // each on a line of its own, since the two may be anywhere
+    ['base value', 'prediction'].forEach((word, line) => {
+      const where = place(ends[line]);
+      const side = where < 15 ? 'start' : where > 85 ? 'end' : 'middle';
+      axis.append(drawn('text', { x: where + '%', y: 11 + 14 * line, class: side }, word));
+    });
   }
   for (const tick of ticks) {
     const where = place(tick);
     const anchor = where < 4 ? 'start' : where > 96 ? 'end' : 'middle';
-    axis.append(drawn('text', { x: where + '%', y: ends.length > 1 ? 29 : 12, class: anchor }, number(tick, 6)));
+    axis.append(drawn('text', { x: where + '%', y: ends.length > 1 ? 43 : 12, class: anchor }, number(tick, 6)));
   }
 }
 
-function playerRow(one, row, place, ticks, withPlain, ends) {
+function playerRow(one, row, place, ticks, withPlain, ends, places) {
   const line = element('tr');
   line.tabIndex = -1;
   line.setAttribute('aria-describedby', 'tooltip');
@@ -103,10 +97,10 @@ function playerRow(one, row, place, ticks, withPlain, ends) {
   const plot = element('td', 'plot');
   plot.append(bar(one, place, ticks, withPlain, ends));
   const numbers = element('td', 'number');
-  const [value, error] = signed(one.value, one.reach).split(PLUS_MINUS);
+  const text = places === null ? signed(one.value, one.reach) : signedExact(one.value, places);
+  const [value, error] = text.split(PLUS_MINUS);
   numbers.append(element('span', 'value', value));
   if (error) numbers.append(' ', element('span', 'error', PLUS_MINUS.trimStart() + error));
-  else if (decoded(common.status, row) === 'exact') numbers.append(' ', element('span', 'error', 'exact'));
   line.append(head, plot, numbers);
   // not mouseenter, which also comes when rows are drawn anew under a mouse at rest
   line.addEventListener('mousemove', () => {
@@ -151,12 +145,18 @@ function drawPlayers(output, row, view) {
   const wanted = view.filter.trim().toLowerCase();
   const found = all.filter((one) => one.name.toLowerCase().includes(wanted));
   const drawnNow = view.all ? found : found.slice(0, MOST_PLAYERS);
-  body.replaceChildren(...drawnNow.map((one) => playerRow(one, row, place, ticks, withPlain, ends)));
+  const exact = decoded(common.status, row) === 'exact';
+  document.getElementById('players-head').textContent = exact ? 'exact value' : 'value \u00b1 ' + number(100 * common.level) + ' %';
+  const decimals = exact ? placesOfExact(all.map((one) => one.value)) : null;
+  body.replaceChildren(...drawnNow.map((one) => playerRow(one, row, place, ticks, withPlain, ends, decimals)));
   if (body.rows.length) body.rows[0].tabIndex = 0;
   document.getElementById('nothing').hidden = found.length > 0;
   const more = document.getElementById('more');
   more.hidden = drawnNow.length === found.length;
-  more.textContent = 'Show all ' + count(found.length, 'player');
+  const left = found.slice(drawnNow.length);
+  const together = left.reduce((sum, one) => sum + one.value, 0);
+  const smaller = view.sort === 'magnitude' && !wanted ? ' smaller' : ' more';
+  more.textContent = 'Show ' + grouped(left.length, 0) + smaller + (left.length === 1 ? ' player' : ' players') + ', together ' + (together > 0 ? '+' : '') + number(together, 3);
   document.getElementById('players-caption').textContent = captionOf(all, withPlain, view);
 }
 

@@ -42,10 +42,11 @@ function drawList(output, chosen) {
     line.setAttribute('aria-setsize', wantedRows.length);
     line.setAttribute('aria-posinset', place + 1);
     line.style.top = place * LINE + 'px';
-    const status = element('span', 'status', decoded(common.status, row));
+    // where all rows ended alike, the sign says enough
+    const status = element('span', 'status', common.status.levels.length > 1 ? decoded(common.status, row) : '');
     status.dataset.status = decoded(common.status, row);
     line.append(
-      element('span', 'which', 'Row ' + rowName(row)),
+      element('span', 'which', (common.names === null ? 'Row ' : '') + rowName(row)),
       element('span', 'prediction', number(block(output).predictions[row], 3)),
       status,
     );

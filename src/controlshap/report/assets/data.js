@@ -22,7 +22,8 @@ function shown(player, row) {
   const column = common.data[player];
   if (column.numbers) {
     const value = column.numbers[row];
-    return value === null ? 'missing' : String(value).replace('-', MINUS);
+    if (value === null) return 'missing';
+    return Number.isInteger(value) ? String(value).replace('-', MINUS) : number(value, 4);
   }
   return column.codes[row] === null ? 'missing' : decoded(column, row);
 }

@@ -48,7 +48,19 @@ function withError(value, error) {
 
 function signed(value, error) {
   const text = withError(value, error);
-  return value > 0 ? '+' + text : text;
+  return value > 0 && /^[0.,]*[1-9]/.test(text) ? '+' + text : text;
+}
+
+// Decimal places of a column of exact values: four digits of the largest.
+function placesOfExact(values) {
+  const largest = Math.max(...values.map(Math.abs));
+  return largest > 0 ? 3 - Math.floor(Math.log10(largest)) : 3;
+}
+
+function signedExact(value, places) {
+  const text = value === 0 ? '0' : places > 7 || places < 0 ? number(value, 4) : toPlaces(value, places);
+  const shown = Number(text.replaceAll(',', '').replace(MINUS, '-')) === 0 && value !== 0 ? number(value, 2) : text;
+  return value > 0 ? '+' + shown : shown;
 }
 
 function count(n, noun) {

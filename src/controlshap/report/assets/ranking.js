@@ -35,16 +35,19 @@ function drawRanking(output, row) {
   const swaps = block(output).swaps[row];
   document.getElementById('swap-caption').hidden = groups.every((group) => group.length === 1);
   let before = 0;
+  const most = state.view.all ? players.length : MOST_PLAYERS;
   list.replaceChildren(
-    ...groups.map((group) => {
+    ...groups.filter((_, place) => groups.slice(0, place).flat().length < most).map((group) => {
       const item = element('li', group.length === 1 ? '' : 'open');
       const places = group.length === 1 ? String(before + 1) : before + 1 + '\u2013' + (before + group.length);
       item.append(element('span', 'place', places));
       const names = element('span', 'names');
-      group.forEach((player, place) => {
+      const drawnNow = group.slice(0, Math.max(0, most - before));
+      drawnNow.forEach((player, place) => {
         names.append(element('span', 'chip', players[player]));
-        if (place < group.length - 1) names.append(element('span', 'swap', chance(swaps[before + place])));
+        if (place < drawnNow.length - 1) names.append(element('span', 'swap', chance(swaps[before + place])));
       });
+      if (drawnNow.length < group.length) names.append(element('span', 'swap', 'and ' + (group.length - drawnNow.length) + ' more'));
       item.append(names);
       before += group.length;
       return item;
