@@ -109,12 +109,15 @@ def test_exact_values_are_called_exact(visit):
     explanation = explain(3, 3, control="auto", budget=5000)
     assert set(explanation.status) == {"exact"}
     page = visit(explanation)
-    assert "All values are exact: there is no sampling error." in page.text_content("#summary")
-    assert page.locator("#players .error").all_text_contents() == ["exact"] * 3
+    assert "These values are exact." in page.text_content("#summary")
+    assert page.text_content("#players-head") == "exact value"
+    assert page.locator("#players .error").count() == 0
+    decimals = {len(text.partition(".")[2]) for text in page.locator("#players .value").all_text_contents()}
+    assert len(decimals) == 1
     page.focus("#players tbody tr")
     assert "0 (exact)" in page.text_content("#tooltip")
     assert page.evaluate("document.querySelectorAll('.whisker').length") == 0
-    assert "no noise to control" in page.text_content("#control")
+    assert "Exact means: no sampling error" in page.text_content("#control")
 
 
 def test_without_control_and_one_player(visit):
@@ -193,8 +196,8 @@ def test_the_page_certifies_nothing_beside_exact_values(visit):
     found = explain(5, 4, function=linear, control="auto", budget=100_000)
     page = visit(found, "#row=2")
     assert "certified" not in page.text_content("#summary")
-    assert "The order is exact for this background." in page.text_content("#ranking")
-    assert page.locator("#ranking .chart").count() == 0
+    assert "The order is exact for this background." in page.text_content("#summary")
+    assert page.locator("#ranking").count() == 0
     assert page.text_content("#row-ranking-text") == "The order by magnitude is exact for this background."
     assert "these 12 background rows" in page.text_content("#control")
 

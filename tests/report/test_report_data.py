@@ -83,7 +83,7 @@ def test_what_the_data_show(visit):
         page.fill("#row-number", str(row))
         found.append(page.locator("#players .shows").all_text_contents())
     assert found == [
-        ["= 1.0", "= 0.123457", "= red", "= True", "= missing", "= −2"],
+        ["= 1.0", "= 0.1235", "= red", "= True", "= missing", "= −2"],
         ["= -12345678.0", "= 1e−9", "= 007", "= False", "= 3.5", "= 100000000000000000"],
         ["= inf", "= 2", "= missing", "= missing", "= missing", "= 3"],
     ]

@@ -141,7 +141,7 @@ _IDENTITY = {
 
 
 def tables(explanation: Explanation) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """What tells this result from another, the seed included; and every other setting."""
+    """The lines that tell this result from another, the seed included; and every other setting."""
     settings = explanation.settings
     first = [("seed (rng)", str(explanation.entropy))]
     first += [(words, _as_text(settings[name])) for name, words in _IDENTITY.items() if name in settings]

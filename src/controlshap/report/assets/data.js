@@ -17,13 +17,13 @@ function rowName(row) {
   return common.names === null ? grouped(row, 0) : common.names[row];
 }
 
-// What a player shows in a row, as text.
-function shown(player, row) {
+// What a player shows in a row, as text; all digits there are, or four.
+function shown(player, row, whole = false) {
   const column = common.data[player];
   if (column.numbers) {
     const value = column.numbers[row];
     if (value === null) return 'missing';
-    return Number.isInteger(value) ? String(value).replace('-', MINUS) : number(value, 4);
+    return (whole || Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)))).replaceAll('-', MINUS);
   }
   return column.codes[row] === null ? 'missing' : decoded(column, row);
 }
@@ -72,7 +72,7 @@ function searchTexts() {
     texts = Array.from({ length: common.rows }, (_, row) => {
       const parts = [String(row), rowName(row), decoded(common.status, row), decoded(common.method, row)];
       for (let player = 0; player < players.length; player++) {
-        parts.push(players[player] + '=' + shown(player, row).replace(MINUS, '-'));
+        parts.push(players[player] + '=' + shown(player, row, true).replaceAll(MINUS, '-'));
       }
       return parts.join('\n').toLowerCase();
     });
