@@ -25,6 +25,8 @@ from controlshap.testing import (
     allowed_orders,
     causal_quadratic_game,
     conditional_map,
+    copula_sum_game,
+    empirical_game,
     gaussian_quadratic_game,
     marginal_game,
     mixture_quadratic_game,
@@ -224,12 +226,21 @@ def coverage_cells():
     gaussian = gaussian_quadratic_game(slope, bend, x, moments.mean, moments.covariance, columns)
     draw = gaussian_sampler(moments.mean, moments.covariance)
     cells["sampler"] = (make(features=cs.Sampler(draw)), shapley_by_definition(gaussian, p))
+    cells["correlated"] = (make(features="correlated"), shapley_by_definition(gaussian, p))
     effects = causal_quadratic_game(slope, bend, x, moments.mean, moments.covariance, thirds, flags, columns)
     cells["causal"] = (make(features=cs.Causal(thirds, flags)), shapley_by_definition(effects, p))
     ordered, grouped = allowed_orders(p, components=thirds), allowed_orders(p, groups=thirds)
     cells["order, causal"] = (make(features=cs.Causal(thirds, flags), order=thirds), values_over(effects, ordered))
     cells["order, correlated"] = (make(features="correlated", order=thirds), values_over(gaussian, ordered))
     cells["hierarchy, correlated"] = (make(features="correlated", hierarchy=thirds), values_over(gaussian, grouped))
+    near = empirical_game(quadratic, x, background, columns, 0.1)
+    cells["empirical"] = (make(features="empirical"), shapley_by_definition(near, p))
+    parts = [lambda v, c=c: (np.tanh(v) * slope[0, c] + bend[0, c, c] * v**2)[:, None] for c in range(p)]
+    additive = cs.Explainer(  # whose copula has an oracle
+        lambda rows: sum(part(rows[:, c])[:, 0] for c, part in enumerate(parts)), background, features="copula",
+        estimator="permutation",
+    )  # fmt: skip
+    cells["copula, a sum"] = (additive, shapley_by_definition(copula_sum_game(parts, x, background, columns), p))
     marginal = marginal_game(quadratic, x, background, columns)
     cells["order"] = (make(order=thirds), values_over(marginal, ordered))
     cells["hierarchy"] = (make(hierarchy=thirds), values_over(marginal, grouped))

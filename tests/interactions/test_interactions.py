@@ -10,6 +10,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import controlshap as cs
+from controlshap.interactions import estimate
 from controlshap.statistics.certainty import top_ratio
 from controlshap.testing import interactions_by_definition, marginal_game
 
@@ -270,6 +271,23 @@ def test_an_error_of_zero_certifies_nothing_before_all_rows_were_seen():
     unseen = dataclasses.replace(made, complete=np.array([False]), **fields).interactions.ranking()
     assert not unseen.separated.any()
     assert not unseen.signs.any()
+
+
+def test_many_pairs_are_analysed_in_parts(monkeypatch):
+    """What pairs have in common are a control's first coefficient and how many units speak of some pair."""
+    whole, controlled = (
+        cs.Explainer(network, BACKGROUND, estimator="permutation", control=control)(
+            ROWS[:1], budget=600, interactions=2, rng=0
+        ).interactions
+        for control in ("none", "ridge")
+    )
+    monkeypatch.setattr(estimate, "MOST_TOGETHER", 8)
+    for control, expected in (("none", whole), ("ridge", controlled)):
+        explainer = cs.Explainer(network, BACKGROUND, estimator="permutation", control=control)
+        found = explainer(ROWS[:1], budget=600, interactions=2, rng=0).interactions
+        gaps = np.abs(found.index - expected.index)
+        assert (gaps <= (1e-12 if control == "none" else expected.standard_errors + 1e-12)).all()
+        assert_allclose(found.standard_errors, expected.standard_errors, rtol=0.5)
 
 
 def test_rows_that_no_unit_drew_are_in_the_error():

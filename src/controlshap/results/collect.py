@@ -33,6 +33,11 @@ class PairResult:
         return cls(indices, np.zeros(indices.shape), np.full(indices.shape, np.inf))
 
     @classmethod
+    def concatenate(cls, parts: list[PairResult]) -> PairResult:
+        """The pairs of one row, of which some were analysed after others."""
+        return cls(*(np.concatenate([getattr(part, name.name) for part in parts]) for name in fields(cls)))
+
+    @classmethod
     def stack(cls, parts: list[PairResult]) -> PairResult:
         """The pairs of several rows, with a leading axis of rows."""
         return cls(*(np.stack([getattr(part, name.name) for part in parts]) for name in fields(cls)))
