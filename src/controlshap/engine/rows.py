@@ -73,26 +73,8 @@ def explain_rows(
     kept = math.inf if keep else 0 if keep is False else KEPT
     if lesson is not None and lesson.function is not None:
         problem = replace(problem, shared=lesson.function)
-    plan = make_plan(problem, stopping)
-    task = partial(_explain_item, problem, plan, entropy, stopping, kept, 0 if lesson is None else lesson.n_shared)
-    items = list(enumerate(rows, start=first))
-    results: Iterator[RowResult]
-    if stopping.online and lesson is None and learns_across_rows(problem, plan.controls):
-        from controlshap.engine.generations import explain_in_generations
-
-        def explain(of_generation: Problem, n_shared: int, some: list[NumberedRow]) -> Iterator[RowResult]:
-            own = make_plan(of_generation, stopping)
-            return ordered_map(
-                partial(_explain_item, of_generation, own, entropy, stopping, kept, n_shared), some, n_jobs
-            )
-
-        results = explain_in_generations(problem, items, explain)
-    elif plan.form is not None and _explains_many(problem, plan.form):
-        parts = [items[at : at + ROWS_AT_ONCE] for at in range(0, len(items), ROWS_AT_ONCE)]
-        results = chain.from_iterable(_first_here(partial(_explain_together, problem, plan.form, task), parts, n_jobs))
-    else:
-        results = _first_here(task, items, n_jobs)
-    results = results if lesson is None else map(lesson.add, results)
+    explain = partial(_explain_item, entropy, stopping, kept)
+    results = _explain_items(explain, problem, stopping, list(enumerate(rows, start=first)), n_jobs, lesson)
     results_of_rows = limit_kept(_report_progress(results, Reporter(progress, len(rows), 0, DELAY)), keep)
     warn_unfinished(results_of_rows, stopping, names or range(first, first + len(rows)))
     settings = settings | {
@@ -105,6 +87,33 @@ def explain_rows(
     )
     history = tuple(histories(results_of_rows)) if stopping.staged else None
     return replace(explanation, history=history, row_numbers=np.arange(first, first + len(rows)), row_names=names)
+
+
+def _explain_items(
+    explain: Callable[[Problem, Plan, int, NumberedRow], RowResult],
+    problem: Problem,
+    stopping: Stopping,
+    items: list[NumberedRow],
+    n_jobs: int,
+    lesson: Lesson | None,
+) -> Iterator[RowResult]:
+    """Results of numbered rows: generation by generation, many at once by the form of the model, or one by one."""
+    plan = make_plan(problem, stopping)
+    if stopping.online and lesson is None and learns_across_rows(problem, plan.controls):
+        from controlshap.engine.generations import explain_in_generations
+
+        def explain_generation(of_generation: Problem, n_shared: int, some: list[NumberedRow]) -> Iterator[RowResult]:
+            own = make_plan(of_generation, stopping)
+            return ordered_map(partial(explain, of_generation, own, n_shared), some, n_jobs)
+
+        return explain_in_generations(problem, items, explain_generation)
+    alone = partial(explain, problem, plan, 0 if lesson is None else lesson.n_shared)
+    results = _first_here(alone, items, n_jobs)
+    if plan.form is not None and _explains_many(problem, plan.form):
+        parts = [items[at : at + ROWS_AT_ONCE] for at in range(0, len(items), ROWS_AT_ONCE)]
+        together = partial(_explain_together, problem, plan.form, alone)
+        results = chain.from_iterable(_first_here(together, parts, n_jobs))
+    return results if lesson is None else map(lesson.add, results)
 
 
 def _takes_device(device: str | None, problem: Problem, stopping: Stopping, keep: bool | None) -> bool:
@@ -307,7 +316,7 @@ def _explain_together(
 
 
 def _explain_item(
-    problem: Problem, plan: Plan, entropy: int, stopping: Stopping, kept: float, n_shared: int, item: NumberedRow
+    entropy: int, stopping: Stopping, kept: float, problem: Problem, plan: Plan, n_shared: int, item: NumberedRow
 ) -> RowResult:
     number, row = item
     recording = Recording(records=kept > 0, most_bytes=kept)
