@@ -67,6 +67,15 @@ CHEAP = (
 )  # fmt: skip
 
 
+#: Rules to stop by, with what a call is told.
+RULES: dict[str, dict[str, Any]] = {
+    "signs": {"stop": "signs"},
+    "top 3": {"stop": "top 3"},
+    "ranking": {"stop": "ranking"},
+    "errors of 10 %": {"tolerance": 0.1},
+}
+
+
 @dataclass(frozen=True)
 class Cell:
     """A game, settings, a budget, and perhaps a rule to stop by."""
@@ -140,8 +149,7 @@ def judge(cell: Cell, runs: int) -> Judgement | str:
         warnings.simplefilter("ignore")
         try:
             explainer = cs.Explainer(problem.model, problem.background, **problem.settings | SETTINGS[cell.settings])
-            limits: dict[str, Any] = {"stop": cell.stop} if cell.stop else {}
-            rows, limits = np.tile(problem.x, (runs, 1)), limits | problem.call
+            rows, limits = np.tile(problem.x, (runs, 1)), RULES.get(cell.stop, {}) | problem.call
             budget = cell.budget or least_budget(explainer, problem)
             found = explainer(rows, budget=budget, rng=1, keep=False, **limits)
         except cs.ControlShapError as error:
@@ -218,7 +226,7 @@ def cells() -> list[Cell]:
     found += [Cell(name, "default", 10_000) for name in CHEAP]
     found += [Cell(name, "default", 50_000) for name in CHEAP[4:9]]
     found += [Cell(name, setting, 500) for setting in list(SETTINGS)[1:] for name in SEVERAL]
-    found += [Cell(name, "default", 5_000, stop) for stop in ("signs", "top 3") for name in GAMES]
+    found += [Cell(name, "default", 5_000, stop) for stop in RULES for name in SEVERAL]
     return sorted(found, key=lambda cell: cell.budget)
 
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from controlshap.statistics.analysis import Sample, left_in_rows
+import controlshap as cs
+from controlshap.statistics.analysis import Sample, left_in_rows, misses_rows
 from controlshap.statistics.terms import MeanTerms
 from controlshap.statistics.two_stage import TwoStageDesign
 
@@ -49,3 +50,27 @@ def test_of_draws_nothing_is_known_and_after_a_pass_everything(population, expec
     at_rows = np.random.default_rng(1).normal(size=(M, 1, 2))
     labels = np.arange(20) if np.isinf(population) else np.repeat(np.arange(N_UNITS), 2)
     assert (left_in_rows(sample(at_rows, population, labels), alpha(1.0)) == expected).all()
+
+
+def test_rows_drawn_at_random_miss_one_that_matters():
+    at_rows = np.random.default_rng(2).normal(size=(M, 1, 2))
+    few, many = np.arange(20), np.arange(3 * M)
+    assert misses_rows(sample(at_rows, np.inf, few)) is None  # no row has a third of the sum of squares
+    at_rows[7, 0, 0] = 40.0
+    assert misses_rows(sample(at_rows, np.inf, few)).all()
+    assert misses_rows(sample(at_rows, np.inf, many)) is None
+    assert misses_rows(sample(at_rows, float(M), few)) is None  # in cycles it is taken
+
+
+def test_groups_on_a_row_that_matters_are_not_called_reliable():
+    rng = np.random.default_rng(3)
+    background = rng.normal(size=(80, 4))
+    background[0, 3] = 30.0
+
+    def model(rows):
+        return rows[:, 0] * rows[:, 1] + (rows[:, 3] > 20.0) * (rows[:, 0] > 0.0) * 50.0
+
+    x = np.array([1.0, 1.0, 1.0, 0.0])
+    for variance, reliable in (("grouped", False), ("auto", True)):
+        explainer = cs.Explainer(model, background, estimator="permutation", variance=variance)
+        assert (explainer(x, budget=600, rng=0).reliable == reliable).all()

@@ -35,7 +35,7 @@ from controlshap.statistics.stopping import Snapshot, Stopping
 from controlshap.statistics.terms import MeanTerms
 
 #: Units below which resampling understates the error of a control with a fitted coefficient
-#: (benchmarks/results/calibration.md).
+#: (benchmarks/results/honesty.md).
 FEW_TO_RESAMPLE = 200
 
 
