@@ -1,9 +1,8 @@
 """Learning across rows: later rows are controlled by functions that were fitted to the evaluations of earlier ones.
 
-Rows are explained in generations of 1, 2, 4, 8, ... rows. When one is complete, from the third on, a function is
-fitted to evaluations of all rows so far, and controls the next one. It is known before any unit of that generation is
-drawn, so that it needs no folds (docs/mathematics.md, section 12), and who is in which generation depends on the
-numbers of the rows alone.
+Rows are explained in generations of 1, 2, 4, 8, ... rows. When one is complete, a function is fitted to evaluations of
+all rows so far, and controls the next one. It is known before any unit of that generation is drawn, so that it needs no
+folds (docs/mathematics.md, section 12), and who is in which generation depends on the numbers of the rows alone.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ NumberedRow: TypeAlias = tuple[int, FloatArray]
 MOST_EVALUATIONS, MOST_NUMBERS = 200_000, 6_000_000
 #: The last generation has no end: with so many rows before it, each has given about a hundred evaluations.
 MOST_BEFORE = 2**11 - 1
-#: Rows that a generation must have before it learns, and before trees are candidates. A fit takes some tenths of a
-#: second, as the fits to about ten rows do; and of functions fitted to 3 rows errors were 0.90 to 1.7 times smaller.
-ROWS_TO_BEGIN, ROWS_FOR_TREES = 8, 16
+#: Rows that a generation must have before slower learners are candidates: networks, and trees. A fit takes some tenths
+#: of a second, as the fits to about ten rows do.
+ROWS_FOR_NETWORKS, ROWS_FOR_TREES = 8, 16
 #: Cosines for independent features, and for correlated ones, where known values are simulated. Chosen, like the
 #: candidates, on the tuned problems of `benchmarks/generations.py`: 64 cosines, or 32 logistic units, left more noise.
 N_WAVES = (128, 16)
@@ -100,9 +99,9 @@ class Learner:
         self.parts = [part[:share] if part else None for part in self.parts]
         old = [part for part in self.parts[: generation.first] if part]
         new = [part for part in self.parts[generation.first :] if part]
-        n_rows = (generation.end + 1) * self.n_rows_each
-        if not (old or new) or (n_rows < ROWS_TO_BEGIN and self.given is None):
+        if not old and not new:
             return
+        n_rows = (generation.end + 1) * self.n_rows_each
         with one_blas_thread():  # sums over several threads have other last bits
             self.problem = replace(self.problem, shared=self._choose(old, new, n_rows))
 
@@ -156,6 +155,8 @@ def candidate_learners(n_rows: int, *, correlated: bool) -> tuple[Control, ...]:
     With correlated features, or players that are arranged, known values are simulated for each row: of trees that takes
     too long.
     """
+    if n_rows < ROWS_FOR_NETWORKS:
+        return (LogisticRidge(),)
     n_steps = min(MOST_STEPS, STEPS_A_ROW * n_rows)
     waves = WaveNetwork(n_waves=N_WAVES[correlated], n_steps=n_steps)
     if correlated or n_rows < ROWS_FOR_TREES or not boosting_available():
