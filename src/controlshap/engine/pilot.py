@@ -18,17 +18,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from controlshap._arrays import sum_by
+from controlshap._random import Purpose, stream
 from controlshap._types import FloatArray, IntArray
-from controlshap.crossfitting.folds import Folds
+from controlshap.crossfitting.fit import fit_functions
+from controlshap.crossfitting.folds import Folds, deal_units
 from controlshap.crossfitting.known_simulated import Functions
 from controlshap.estimators.permutation import walk_contributions
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.statistics.analysis import Analysis
 from controlshap.statistics.control_variate import combine
+
+if TYPE_CHECKING:
+    from controlshap.engine.row import Run
 
 #: Part of the walks that are the pilot, and fewest of them: a control needs six, and leaves two to be right about.
 SHARE, FEWEST_UNITS = 0.25, 8
@@ -41,6 +47,62 @@ LEAVE, FEW = 1.3, 2.0
 FEWEST_AGAIN = 3
 #: Passes of single walks from which on the noise between rows ends or nearly so, which they do not show.
 NEAR_PASS = 0.7
+
+
+def begin_run(run: Run) -> Run:
+    """The run with what was recorded of it, after its pilot where it has one.
+
+    Whether a pilot leaves is decided by the same evaluations whenever a run is continued, so the same way.
+    """
+    recorded, n_pilot = run.recording.stages, _count_units(run)
+    if n_pilot == 0 or (recorded and recorded[0] != n_pilot):
+        run.replay(recorded)
+        return run
+    n_units = run.sampler.affordable(run.plan.budget - run.game.n_evaluations)
+    run.next_units = n_pilot
+    run.sample_stage()
+    gain = _learn(run, n_units)
+    if gain > least_gain(n_pilot):
+        run.estimate()
+        run = run.leave(gain)
+        run.replay(recorded[1:])
+        return run
+    run.stages.clear()
+    run.replay(recorded or (n_pilot,))
+    return run
+
+
+def _count_units(run: Run) -> int:
+    """Units of the pilot, 0 for none: the same ones where a run is continued."""
+    reverses = run.sampler.stream.walking is not None
+    decides = reverses or run.plan.alternative is not None
+    if not decides or not run.plan.sure_controls or run.plan.prepared_controls:
+        return 0
+    if run.sampler.stream.take_all is not None:
+        return 0  # units at rows that are visited several times are no sample of the others
+    n_units = run.sampler.affordable(run.plan.budget - run.game.n_evaluations)
+    n_pilot = count_pilot(n_units // 2 if reverses else n_units)
+    run.sampler.stream.begin_with_pairs(n_pilot)
+    return 2 * n_pilot if reverses else n_pilot
+
+
+def _learn(run: Run, n_units: int) -> float:
+    """How many times smaller the variance of KernelSHAP would be than that of n walks; 0 where that is unknown.
+
+    From then on walks are single or not, as this pilot of them shows to be better.
+    """
+    rng, learners = stream(run.entropy, Purpose.FOLDS, run.row), run.plan.sure_controls
+    folds = deal_units(run.sampler, min(learner.n_folds for learner in learners), rng)
+    if folds.n_folds < 2:
+        return 0.0
+    functions, _, _ = fit_functions(run.sampler, folds, learners)
+    if not functions:
+        return 0.0
+    if run.sampler.stream.walking is not None:
+        run.sampler.stream.go_on(single=prefers_single(run.sampler, functions, folds, n_units))
+    if run.plan.alternative is None:
+        return 0.0
+    return predict_gain(run.sampler, functions, folds, n_units, run.plan.budget)
 
 
 def count_pilot(n_units: int) -> int:

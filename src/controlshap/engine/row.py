@@ -13,20 +13,19 @@ import numpy as np
 from controlshap._errors import ErraticVarianceWarning
 from controlshap._random import Purpose, stream
 from controlshap._types import BoolArray, FloatArray
-from controlshap.controls.base import Context, Control
+from controlshap.controls.base import Control
 from controlshap.controls.fits.rows import EvaluatedRows
-from controlshap.crossfitting.fit import ControlledTerms, fit_controls, fit_functions, sample_evaluations
-from controlshap.crossfitting.folds import deal_units
+from controlshap.crossfitting.fit import ControlledTerms, fit_controls, sample_evaluations
 from controlshap.crossfitting.known_simulated import Functions
 from controlshap.data.players import differs_from_x
-from controlshap.engine.pilot import combine_analyses, count_pilot, least_gain, predict_gain, prefers_single
+from controlshap.engine.pilot import begin_run, combine_analyses
 from controlshap.engine.plan import Plan
 from controlshap.engine.refusals import check_plan
 from controlshap.problem import BaseSample, Problem
 from controlshap.results.collect import PairResult, RowResult
 from controlshap.sampling.base_value import base_sample
-from controlshap.sampling.evaluation_log import EvaluationLog, EvaluationSample, Recording
-from controlshap.sampling.game import Game
+from controlshap.sampling.evaluation_log import EvaluationSample, Recording
+from controlshap.sampling.game import Game, start_game
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.statistics.analysis import Analysis, Sample, analyse
 from controlshap.statistics.background_error import background_variances
@@ -148,7 +147,9 @@ class Run:
     ) -> Run:
         """Prepare controls, the base value and the sampler, after so many evaluations."""
         estimator, p = plan.estimator, problem.players.n_players
-        game, prepared = _start_game(problem, plan, x, at_x, row, recording, n_evaluations)
+        game, prepared = start_game(
+            problem, plan.prepared_controls, plan.budget, x, at_x, row, recording, n_evaluations
+        )
         if plan.fitted_controls and not estimator.exact_per_draw:
             game.log.units = EvaluationSample()
         game.log.means = [] if stopping.interactions else None
@@ -184,37 +185,6 @@ class Run:
         fewest = max(self.plan.estimator.fewest_units(self.problem.players.n_players), self.n_before)
         self.next_units = self.stopping.first_stage(fewest, self.most_units)
         self.n_looks = self.stopping.n_looks(self.next_units, self.most_units)
-
-    def count_pilot(self) -> int:
-        """Units of the pilot, 0 for none: the same ones where a run is continued."""
-        reverses = self.sampler.stream.walking is not None
-        decides = reverses or self.plan.alternative is not None
-        if not decides or not self.plan.sure_controls or self.plan.prepared_controls:
-            return 0
-        if self.sampler.stream.take_all is not None:
-            return 0  # units at rows that are visited several times are no sample of the others
-        n_units = self.sampler.affordable(self.plan.budget - self.game.n_evaluations)
-        n_pilot = count_pilot(n_units // 2 if reverses else n_units)
-        self.sampler.stream.begin_with_pairs(n_pilot)
-        return 2 * n_pilot if reverses else n_pilot
-
-    def learn(self, n_units: int) -> float:
-        """How many times smaller the variance of KernelSHAP would be than that of n walks; 0 where that is unknown.
-
-        From then on walks are single or not, as this pilot of them shows to be better.
-        """
-        rng, learners = stream(self.entropy, Purpose.FOLDS, self.row), self.plan.sure_controls
-        folds = deal_units(self.sampler, min(learner.n_folds for learner in learners), rng)
-        if folds.n_folds < 2:
-            return 0.0
-        functions, _, _ = fit_functions(self.sampler, folds, learners)
-        if not functions:
-            return 0.0
-        if self.sampler.stream.walking is not None:
-            self.sampler.stream.go_on(single=prefers_single(self.sampler, functions, folds, n_units))
-        if self.plan.alternative is None:
-            return 0.0
-        return predict_gain(self.sampler, functions, folds, n_units, self.plan.budget)
 
     def leave(self, gain: float) -> Run:
         """A run of the alternative, with this one as its pilot."""
@@ -421,29 +391,6 @@ class Run:
             )
 
 
-def begin_run(run: Run) -> Run:
-    """The run with what was recorded of it, after its pilot where it has one.
-
-    Whether a pilot leaves is decided by the same evaluations whenever a run is continued, so the same way.
-    """
-    recorded, n_pilot = run.recording.stages, run.count_pilot()
-    if n_pilot == 0 or (recorded and recorded[0] != n_pilot):
-        run.replay(recorded)
-        return run
-    n_units = run.sampler.affordable(run.plan.budget - run.game.n_evaluations)
-    run.next_units = n_pilot
-    run.sample_stage()
-    gain = run.learn(n_units)
-    if gain > least_gain(n_pilot):
-        run.estimate()
-        run = run.leave(gain)
-        run.replay(recorded[1:])
-        return run
-    run.stages.clear()
-    run.replay(recorded or (n_pilot,))
-    return run
-
-
 def describe_controls(controls: Sequence[Control], alpha: FloatArray) -> str:
     """The controls with their mean coefficients: "LogisticRidge 0.98, Trees 0.02"."""
     if alpha.shape[-1] == 0:
@@ -466,32 +413,3 @@ def _evaluate_row(problem: Problem, x: FloatArray, row: int, recording: Recordin
 
     outputs: FloatArray = recording.evaluate(x[None], ask)[0]
     return outputs
-
-
-def _start_game(
-    problem: Problem, plan: Plan, x: FloatArray, at_x: FloatArray, row: int, recording: Recording, n_evaluations: int
-) -> tuple[Game, KnownValues | None]:
-    """The game of the row with its prepared controls (their evaluations counted), and what is known of these."""
-    label = f"row {row}"
-    plain = Game(
-        x, problem.imputer, at_x[:, None], problem.memory_limit, problem.model, (), label, n_evaluations=n_evaluations,
-        log=EvaluationLog(recording),
-    )  # fmt: skip
-    if not plan.prepared_controls:
-        return plain, None
-
-    def evaluate(rows: FloatArray) -> FloatArray:
-        parts = [plain.evaluate(rows[part])[:, :, 0] for part in plain.slices(len(rows), 6 * rows.shape[1])]
-        return np.concatenate(parts)
-
-    context = Context(
-        x, at_x, problem.background, evaluate, plan.budget, problem.model, problem.imputer, problem.players,
-        problem.feature_names, problem.cache,
-    )  # fmt: skip
-    surrogates = tuple(control.prepare(context) for control in plan.prepared_controls)
-    at_x_all = np.stack([at_x, *(surrogate.predict(x[None])[0] for surrogate in surrogates)], axis=1)
-    game = Game(
-        x, problem.imputer, at_x_all, problem.memory_limit, problem.model, surrogates, label, plain.n_evaluations,
-        log=EvaluationLog(recording),
-    )  # fmt: skip
-    return game, KnownValues.stack([surrogate.known for surrogate in surrogates])

@@ -5,17 +5,19 @@ Rows are built and evaluated in batches under the memory limit; the split change
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.controls.base import PreparedControl
+from controlshap.controls.base import Context, Control, PreparedControl
 from controlshap.functions.base import KnownFunction
 from controlshap.models.model import Model
-from controlshap.sampling.evaluation_log import EvaluationLog
+from controlshap.problem import Problem
+from controlshap.sampling.evaluation_log import EvaluationLog, Recording
 from controlshap.sampling.known_rows import Keys, KnownRows
+from controlshap.statistics.control_variate import KnownValues
 from controlshap.values.base import Imputer
 
 #: Copies of a row that exist at once: masks, the row, the model's own copy, a surrogate's products.
@@ -228,3 +230,39 @@ class FunctionGame(RowGame):
                 for number, function in enumerate(of_output):
                     values[:, output, number] = sum(of_parts[id(part)] for part in function.summands)
         return values.reshape(*rows.shape[:-1], self.n_outputs, self.n_functions)
+
+
+def start_game(
+    problem: Problem,
+    controls: Sequence[Control],
+    budget: int,
+    x: FloatArray,
+    at_x: FloatArray,
+    row: int,
+    recording: Recording,
+    n_evaluations: int,
+) -> tuple[Game, KnownValues | None]:
+    """The game of a row with controls prepared for it, whose evaluations are counted, and their known values."""
+    label = f"row {row}"
+    plain = Game(
+        x, problem.imputer, at_x[:, None], problem.memory_limit, problem.model, (), label, n_evaluations=n_evaluations,
+        log=EvaluationLog(recording),
+    )  # fmt: skip
+    if not controls:
+        return plain, None
+
+    def evaluate(rows: FloatArray) -> FloatArray:
+        parts = [plain.evaluate(rows[part])[:, :, 0] for part in plain.slices(len(rows), 6 * rows.shape[1])]
+        return np.concatenate(parts)
+
+    context = Context(
+        x, at_x, problem.background, evaluate, budget, problem.model, problem.imputer, problem.players,
+        problem.feature_names, problem.cache,
+    )  # fmt: skip
+    surrogates = tuple(control.prepare(context) for control in controls)
+    at_x_all = np.stack([at_x, *(surrogate.predict(x[None])[0] for surrogate in surrogates)], axis=1)
+    game = Game(
+        x, problem.imputer, at_x_all, problem.memory_limit, problem.model, surrogates, label, plain.n_evaluations,
+        log=EvaluationLog(recording),
+    )  # fmt: skip
+    return game, KnownValues.stack([surrogate.known for surrogate in surrogates])
