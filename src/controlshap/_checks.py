@@ -97,7 +97,7 @@ def check_seconds(seconds: float | None) -> float | None:
         return None
     if not is_real(seconds) or not 0 <= seconds < np.inf:
         raise InvalidArgumentError(
-            f"`seconds_per_evaluation` must be a number of seconds, or None to have it measured; got {show(seconds)}."
+            f"`seconds_per_evaluation` must be a number of seconds, or None where it is not known; got {show(seconds)}."
         )
     return float(seconds)
 

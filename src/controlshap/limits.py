@@ -85,11 +85,11 @@ class Limits:
         check_guarantee(self.guarantee, self.output_range)
         if self.guarantee is not None and self.surrogate is not None:
             raise InvalidArgumentError(
-                "`guarantee` goes without controls, and `surrogate` is one. Leave one of them out."
+                "`guarantee` rules out controls, and `surrogate` is one. Leave one of them out."
             )
         if self.interactions is not None and (isinstance(self.interactions, bool) or self.interactions != 2):
             raise InvalidArgumentError(
-                f"`interactions` must be 2 or None: pairs of players are what there is; got {self.interactions!r}."
+                f"`interactions` must be 2, for pairs of players, or None; got {self.interactions!r}."
             )
 
         if self.surrogate not in (None, "online"):

@@ -149,7 +149,7 @@ def test_intervals_that_are_refused(explainer: cs.Explainer, explanation: cs.Exp
     with pytest.raises(cs.InvalidArgumentError, match="not independent"):
         explainer(ROWS, budget=700, rng=0).confidence_interval(**FINITE)
     for arguments, words in (
-        ({"level": 0.9}, "bets were placed"),
+        ({"level": 0.9}, "the bounds are those of level"),
         ({"output_range": (0, 2)}, "were explained with"),
         ({"background": True}, "as given"),
     ):

@@ -53,7 +53,7 @@ def refuse_interactions(problem: Problem, stopping: Stopping) -> None:
         return
     if problem.players.arrangement is not None:
         raise InvalidArgumentError(
-            "`interactions=2` counts all permutations of the players, and `order` or `hierarchy` leave some. Leave one "
+            "`interactions=2` counts all permutations of the players, and `order` or `hierarchy` allow only some. Leave one "
             "of them out."
         )
     estimator = choose_estimator(problem, stopping.design_budget, early=stopping.early)
@@ -75,7 +75,7 @@ def refuse_guarantee(problem: Problem) -> None:
     wrong = next((name for name, value in given.items() if value is not None), None)
     if wrong is not None:
         raise InvalidArgumentError(
-            f"`guarantee='finite'` is for independent units with bounded terms, which it chooses itself; got "
+            f"`guarantee='finite'` chooses estimator, control and variance itself (independent, bounded units); got "
             f"{wrong}={given[wrong]!r}. Leave `{wrong}` at 'auto'."
         )
     if problem.noise is not None:

@@ -50,7 +50,7 @@ def guaranteed_interval(
         )
     if abs(level - settings["level"]) > 1e-12:
         raise InvalidArgumentError(
-            f"`level={level:g}`: bets were placed for level={settings['level']:g}, which the rows were explained with. "
+            f"`level={level:g}`: the bounds are those of level={settings['level']:g}, which the rows were explained with. "
             f"Explain with level={level:g}."
         )
     if background:
