@@ -84,9 +84,7 @@ class Limits:
         check_level(self.level)
         check_guarantee(self.guarantee, self.output_range)
         if self.guarantee is not None and self.surrogate is not None:
-            raise InvalidArgumentError(
-                "`guarantee` rules out controls, and `surrogate` is one. Leave one of them out."
-            )
+            raise InvalidArgumentError("`guarantee` rules out controls, and `surrogate` is one. Leave one of them out.")
         if self.interactions is not None and (isinstance(self.interactions, bool) or self.interactions != 2):
             raise InvalidArgumentError(
                 f"`interactions` must be 2, for pairs of players, or None; got {self.interactions!r}."

@@ -53,8 +53,8 @@ def refuse_interactions(problem: Problem, stopping: Stopping) -> None:
         return
     if problem.players.arrangement is not None:
         raise InvalidArgumentError(
-            "`interactions=2` counts all permutations of the players, and `order` or `hierarchy` allow only some. Leave one "
-            "of them out."
+            "`interactions=2` counts all permutations of the players, and `order` or `hierarchy` allow only some of "
+            "them. Leave one of these out."
         )
     estimator = choose_estimator(problem, stopping.design_budget, early=stopping.early)
     if not estimator.gives_interactions:

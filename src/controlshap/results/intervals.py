@@ -50,8 +50,8 @@ def guaranteed_interval(
         )
     if abs(level - settings["level"]) > 1e-12:
         raise InvalidArgumentError(
-            f"`level={level:g}`: the bounds are those of level={settings['level']:g}, which the rows were explained with. "
-            f"Explain with level={level:g}."
+            f"`level={level:g}`: the bounds are those of level={settings['level']:g}, which the rows were explained "
+            f"with. Explain with level={level:g}."
         )
     if background:
         raise InvalidArgumentError("`background=True`: the guarantee is for the background as given. Leave it out.")
