@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import argparse
 import ast
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
@@ -76,6 +78,30 @@ def modules_of(source: Path) -> list[Path]:
     return [path for path in sorted(package.rglob("*.py")) if path.relative_to(package).parts[0] not in LEFT_OUT]
 
 
+def count_code(path: Path) -> int:
+    """Lines of a module that are neither blank, comment nor docstring."""
+    text = path.read_text(encoding="utf-8")
+    documented: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if ast.get_docstring(node) is not None and first is not None:
+                documented |= set(range(first.lineno, first.end_lineno + 1))
+    code: set[int] = set()
+    blank = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in blank:
+            code |= set(range(token.start[0], token.end[0] + 1))
+    return len(code - documented)
+
+
+def count_imported(source: Path) -> int:
+    """Modules of the library that importing it loads."""
+    code = "import sys, controlshap; print(sum(name.startswith('controlshap') for name in sys.modules))"
+    environment = os.environ | {"PYTHONPATH": str(source)}
+    return int(subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True).stdout)
+
+
 def largest_function(modules: list[Path]) -> str:
     """Lines and name of the longest function."""
     lines, name = max(
@@ -119,7 +145,9 @@ def measure(source: Path) -> dict[str, str]:
     column |= {f"{name}, correlated features": str(number) for name, number in correlated.items()}
     return column | {
         "lines without the paper": f"{sum(len(path.read_text().splitlines()) for path in modules):,}",
+        "of these code": f"{sum(map(count_code, modules)):,}",
         "files": str(len(modules)),
+        "modules loaded by `import controlshap`": str(count_imported(source)),
         "modules in the root": str(len(in_root)),
         "largest function, lines": largest_function(modules),
         "highest complexity": highest,
