@@ -47,6 +47,16 @@ def test_a_run_with_a_pilot_can_go_on(model):
     assert (explainer.refine(once, budget=2000).standard_errors.max() < once.standard_errors.max()).all()
 
 
+def test_outputs_share_the_walks_of_a_pilot():
+    """Two outputs alike are one: the walks of the pilot and their reverses are found once, not once for each output."""
+    rows = np.random.default_rng(1).normal(size=(100, 10))
+    alone, both = cs.Explainer(smooth, rows), cs.Explainer(lambda a: np.stack([smooth(a), smooth(a)], axis=1), rows)
+    assert alone.plan(budget=1200).estimator.reverses
+    alone, both = (explainer(X, budget=1200, rng=0) for explainer in (alone, both))
+    assert both.method[0] == alone.method[0]
+    assert_allclose(both.values[0], np.stack([alone.values[0]] * 2, axis=1), atol=1e-12)
+
+
 def test_a_pilot_is_a_quarter_and_neither_few_walks_nor_most_of_them():
     assert [count_pilot(n) for n in (19, 20, 32, 100)] == [0, 8, 8, 100 * SHARE]
 

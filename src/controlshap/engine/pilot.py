@@ -147,13 +147,13 @@ def _every_output(
 ) -> Iterator[tuple[FloatArray, Noise]]:
     """Values along walks and their noise for each output, with the control that leaves least, or none."""
     ids, design, _ = sampler.kept_evaluations()
-    block = ids.block
+    block, n = ids.block, min(len(ids), sampler.stream.n_reversed) // 2
+    if sampler.estimator.reverses:
+        design, block = design[: 2 * n : 2], block[: 2 * n : 2]
     for output in range(sampler.game.n_outputs):
         every = _paths(sampler, functions, folds, output)
         if sampler.estimator.reverses:  # single walks and their reverses as pairs
-            n = min(len(ids), sampler.stream.n_reversed) // 2
             every = [paths[: 2 * n].reshape(n, 2, paths.shape[2]) for paths in every]
-            design, block = design[: 2 * n : 2], ids.block[: 2 * n : 2]
         paths = min(every, key=_mean_square)
         yield paths, Noise.of(paths, design[: len(paths)], block)
 
