@@ -20,13 +20,12 @@ from controlshap._errors import (
     SingularSystemError,
     WeakControlWarning,
 )
-from controlshap._lazy import lazy_names as _lazy_names
+from controlshap._imports import lazy_names as _lazy_names
 from controlshap._version import __version__
 from controlshap.explainer import Explainer, explain
 from controlshap.results.explanation import Explanation, History
 
 if TYPE_CHECKING:
-    from controlshap._progress import Progress
     from controlshap.compare import FeatureComparison, compare_features
     from controlshap.controls import (
         CoalitionProcess,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from controlshap.data.pipelines import EncodedSpace, encoded_space, one_hot_groups
     from controlshap.datasets.result import DatasetResult, FailedPart
     from controlshap.engine.plan import Plan
+    from controlshap.engine.progress import Progress
     from controlshap.estimators import Estimator, Kernel, PerFeature, Permutation
     from controlshap.functions.base import KnownFunction
     from controlshap.models.derivatives.finite_differences import FiniteDifferences
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = _lazy_names(
     __name__,
     {
-        "_progress": ("Progress",),
+        "engine.progress": ("Progress",),
         "compare": ("FeatureComparison", "compare_features"),
         "controls": (
             "CoalitionProcess", "Control", "LogisticRidge", "Polynomial", "RidgeNetwork", "ShallowTrees", "Taylor",

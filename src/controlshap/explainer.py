@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, Never, Unpack
 from controlshap._checks import as_folder, as_path, at_least, check_flag, refuse_missing
 from controlshap._errors import InvalidArgumentError
 from controlshap._other_names import ATTRIBUTES, read_budget, refuse_arguments
-from controlshap._parallel import check_jobs
-from controlshap._progress import ProgressLike, check_progress
 from controlshap._random import Purpose, RngLike, resolve_entropy, stream
 from controlshap.controls import Control
 from controlshap.controls.fits.rows import EvaluatedRows
 from controlshap.data.players import Groups, Players
+from controlshap.engine.parallel import check_jobs
 from controlshap.engine.plan import Plan
+from controlshap.engine.progress import ProgressLike, check_progress
 from controlshap.engine.rows import describe_call, explain_rows, plan_rows
 from controlshap.limits import LimitOptions, Limits, read_limits
 from controlshap.problem import Assembly

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from controlshap import InvalidArgumentError
-from controlshap._progress import make_bar
+from controlshap.engine.progress import make_bar
 from controlshap_paper.cells import Size
 from controlshap_paper.data import NAMES, data_folder
 from controlshap_paper.download import fetch

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controlshap import InvalidArgumentError
-from controlshap._optional import require
+from controlshap._imports import require
 
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]

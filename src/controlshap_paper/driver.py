@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from controlshap import InvalidArgumentError
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap_paper.cells import METHODS, SECONDS, Cell, Size, all_cells
 from controlshap_paper.models import NAMES as MODELS
 from controlshap_paper.runs import STUDIES, find_truth, is_done, run_and_save, run_study, truth_name

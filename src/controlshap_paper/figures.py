@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from controlshap import metrics
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap_paper.cells import ESTIMATORS, FEATURES, Cell, Size
 from controlshap_paper.data import NAMES as DATA
 from controlshap_paper.data import FloatArray

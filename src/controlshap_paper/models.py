@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from controlshap import InvalidArgumentError
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap_paper.data import FloatArray, PaperData
 
 NAMES = ("logistic", "network", "forest")

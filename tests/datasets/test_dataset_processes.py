@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import controlshap as cs
-from controlshap._parallel import ordered_map
 from controlshap.datasets.manifest import lock_folder
+from controlshap.engine.parallel import ordered_map
 
 pytestmark = pytest.mark.slow
 

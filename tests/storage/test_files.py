@@ -8,7 +8,7 @@ import pytest
 
 import controlshap as cs
 from controlshap._files import hash_file, replacing, write_json
-from controlshap._optional import require
+from controlshap._imports import require
 
 
 def test_a_file_takes_its_name_when_it_is_whole(tmp_path):

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap._optional import require
-from controlshap._progress import make_bar
+from controlshap._imports import require
 from controlshap._types import FloatArray
 from controlshap.cli.explain import DesignOptions, ModelOptions, prepare
 from controlshap.cli.inputs import open_rows, read_between
+from controlshap.engine.progress import make_bar
 from controlshap.explainer import Explainer
 from controlshap.models.adapters import as_model
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap._types import FloatArray
 from controlshap._version import __version__
 from controlshap.explainer import Explainer

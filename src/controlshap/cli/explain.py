@@ -16,7 +16,7 @@ import numpy as np
 
 from controlshap._errors import ControlShapWarning, InvalidArgumentError, MissingExtraError
 from controlshap._files import write_json
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap._version import __version__
 from controlshap.cli.inputs import (
     ChosenColumns,

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from controlshap._lazy import lazy_names
+from controlshap._imports import lazy_names
 from controlshap.controls.base import Context, Control, PreparedControl
 from controlshap.controls.learners import (
     LogisticRidge,

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap._optional import require
+from controlshap._imports import require
 
 
 @dataclass(frozen=True)

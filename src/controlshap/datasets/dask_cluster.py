@@ -15,7 +15,7 @@ import warnings
 from typing import Any
 
 from controlshap._errors import ControlShapWarning, InvalidArgumentError, RunStoppedError
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap.datasets.part import DatasetJob, PartOutcome, PartTask
 
 #: Seconds without any worker after which a run is given up.

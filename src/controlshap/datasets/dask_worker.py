@@ -7,8 +7,8 @@ from typing import Any
 import cloudpickle
 from distributed import WorkerPlugin
 
-from controlshap._parallel import pickling
 from controlshap.datasets.part import DatasetJob, PartOutcome, PartTask, run_part
+from controlshap.engine.parallel import pickling
 
 _JOBS: dict[str, DatasetJob] = {}
 

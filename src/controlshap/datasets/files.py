@@ -14,7 +14,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._files import DamagedFileError
-from controlshap._optional import require
+from controlshap._imports import require
 
 #: Rows of a Parquet file decoded at a time: never a whole row group.
 BATCH_ROWS = 4096

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from controlshap._errors import InvalidArgumentError
-from controlshap._optional import require
-from controlshap._parallel import pickling
+from controlshap._imports import require
 from controlshap.datasets.part import DatasetJob, PartOutcome, PartTask, run_part
+from controlshap.engine.parallel import pickling
 
 #: Seconds after which a worker checks again whether its parent is alive.
 CHECK_SECONDS = 1.0

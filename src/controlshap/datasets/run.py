@@ -15,8 +15,6 @@ import numpy as np
 from controlshap._checks import as_path, at_least
 from controlshap._errors import BudgetTooSmallError, ControlShapWarning, InvalidArgumentError, RunStoppedError
 from controlshap._files import hash_json, remove_unfinished, write_sealed
-from controlshap._parallel import check_jobs
-from controlshap._progress import ProgressLike, Reporter, check_progress
 from controlshap._random import RngLike, resolve_entropy
 from controlshap._types import FloatArray, IntArray
 from controlshap._version import __version__
@@ -32,6 +30,8 @@ from controlshap.datasets.pools import Pool, ProcessPool, SerialPool
 from controlshap.datasets.result import DatasetResult, FailedPart
 from controlshap.datasets.sources import DEFAULT_ROWS, MOST_ROWS, RowSource, check_rows, open_source
 from controlshap.engine.generations import Generation
+from controlshap.engine.parallel import check_jobs
+from controlshap.engine.progress import ProgressLike, Reporter, check_progress
 from controlshap.engine.rows import describe_call, ready_problem
 from controlshap.limits import Limits
 from controlshap.problem import Assembly

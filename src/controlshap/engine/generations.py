@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from controlshap._parallel import one_blas_thread
 from controlshap._types import FloatArray
 from controlshap.controls import Control, LogisticRidge, SharedSurrogate, Trees, WaveNetwork
 from controlshap.controls.fits.boosting import boosting_available
 from controlshap.controls.fits.rows import EvaluatedRows
 from controlshap.controls.shared import compare_learners, fit_shared
+from controlshap.engine.parallel import one_blas_thread
 from controlshap.problem import Problem
 from controlshap.results.collect import RowResult
 

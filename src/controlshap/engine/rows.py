@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError, NotConvergedWarning
-from controlshap._parallel import ordered_map
-from controlshap._progress import ProgressLike, Reporter
 from controlshap._types import AnyArray, FloatArray
 from controlshap._version import __version__
 from controlshap.engine.choice import describe_learning, learns_across_rows, raise_default
+from controlshap.engine.parallel import ordered_map
 from controlshap.engine.plan import Plan, make_plan
+from controlshap.engine.progress import ProgressLike, Reporter
 from controlshap.engine.refusals import check_plan, refuse_budget, refuse_guarantee, refuse_interactions
 from controlshap.engine.row import explain_row
 from controlshap.functions.base import KnownFunction

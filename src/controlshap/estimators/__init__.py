@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from controlshap._lazy import lazy_names
+from controlshap._imports import lazy_names
 from controlshap.estimators.base import Estimator
 from controlshap.estimators.enumeration import Enumeration
 from controlshap.estimators.kernel import Kernel

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap._types import FloatArray
 from controlshap.results.wording import format_label
 

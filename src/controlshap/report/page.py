@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap._types import FloatArray
 from controlshap.report import charts, sentences, settings
 from controlshap.report.payload import common_block, output_block, row_names

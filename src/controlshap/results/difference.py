@@ -15,7 +15,7 @@ import numpy as np
 
 from controlshap._checks import check_level
 from controlshap._errors import InvalidArgumentError
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.results.wording import count_noun, format_level, format_with_error
 from controlshap.statistics.certainty import MOST_DOF, quantile

@@ -11,7 +11,7 @@ import numpy as np
 
 from controlshap._checks import as_folder, as_path, at_least, check_level
 from controlshap._errors import InvalidArgumentError
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.results.axes import axes, output_number, row_index, take_output, take_rows
 from controlshap.results.row_names import RowName, RowsByName

@@ -9,7 +9,7 @@ import numpy as np
 
 from controlshap._checks import check_level
 from controlshap._errors import InvalidArgumentError
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.results.axes import check_row, take_one
 from controlshap.results.row_names import label_rows

@@ -10,7 +10,7 @@ import numpy as np
 
 from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.results.axes import take_one
 from controlshap.results.intervals import covariance_with_background

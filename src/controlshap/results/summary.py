@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from controlshap._errors import InvalidArgumentError
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap._types import FloatArray, IntArray
 from controlshap.results.intervals import background_errors
 from controlshap.statistics.certainty import MOST_DOF, quantile

@@ -12,7 +12,7 @@ import numpy as np
 
 from controlshap._checks import is_real
 from controlshap._errors import ControlShapWarning, InvalidArgumentError
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap._types import AnyArray, FloatArray
 from controlshap.data.frames import is_frame, native_frame
 from controlshap.data.table import read_array

@@ -12,7 +12,7 @@ import numpy as np
 
 from controlshap._checks import at_least, suggest
 from controlshap._errors import BudgetTooSmallError, InvalidArgumentError
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap._random import RngLike, resolve_entropy
 from controlshap._types import FloatArray
 from controlshap.explainer import SETTINGS, Explainer

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap._types import FloatArray
 from controlshap.data.columns import is_missing, is_number
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import BudgetTooSmallError, ControlShapWarning, InvalidArgumentError, ModelOutputError
-from controlshap._parallel import check_jobs, ordered_map
 from controlshap._random import resolve_entropy
 from controlshap._types import AnyArray, FloatArray
 from controlshap.data.players import Players, resolve_players
+from controlshap.engine.parallel import check_jobs, ordered_map
 from controlshap.explainer import Explainer
 from controlshap.limits import LimitOptions
 from controlshap.models.model import Model

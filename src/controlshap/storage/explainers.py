@@ -10,7 +10,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._files import read_folder, write_folder
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap.controls import SharedSurrogate
 from controlshap.controls.d_matrices import DMatrices
 from controlshap.data.columns import Category, Column, Flagged, Number, is_missing

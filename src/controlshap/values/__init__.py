@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from controlshap._lazy import lazy_names
+from controlshap._imports import lazy_names
 from controlshap.values.base import Imputer, ValueFunction
 from controlshap.values.marginal import Marginal
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from controlshap._lazy import lazy_names
+from controlshap._imports import lazy_names
 from controlshap.variances.analytic import Analytic
 from controlshap.variances.base import Variance
 from controlshap.variances.least_squares import LeastSquares

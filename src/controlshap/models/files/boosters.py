@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from controlshap._errors import InvalidArgumentError
-from controlshap._optional import require
+from controlshap._imports import require
 
 
 def load_xgboost(path: Path) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from controlshap._checks import as_path
 from controlshap._errors import InvalidArgumentError
 from controlshap._files import hash_file
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap.models.adapters import as_model
 from controlshap.models.files.boosters import load_lightgbm, load_xgboost
 from controlshap.models.files.columns import model_columns

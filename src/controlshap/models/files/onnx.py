@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap._types import FloatArray
 from controlshap.models.files.columns import ModelColumns
 from controlshap.models.model import Model

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from controlshap._errors import InvalidArgumentError, MissingExtraError
-from controlshap._optional import require
+from controlshap._imports import require
 from controlshap.models.files.references import current_directory_first
 
 

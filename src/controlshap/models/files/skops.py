@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from controlshap._errors import InvalidArgumentError, MissingExtraError
-from controlshap._optional import require
+from controlshap._imports import require
 
 #: Types that are built beside those that skops trusts itself (public estimators of scikit-learn, arrays, plain Python
 #: data): parts of fitted estimators that hold numbers, and the boosters. Modules are named one by one, because a whole

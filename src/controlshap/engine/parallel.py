@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from controlshap._checks import is_whole, show
 from controlshap._errors import InvalidArgumentError
-from controlshap._optional import require
+from controlshap._imports import require
 
 #: Processes that an operating system commonly allows.
 MOST_JOBS = 2**15

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 from controlshap._errors import InvalidArgumentError, MissingExtraError
-from controlshap._optional import require
+from controlshap._imports import require
 
 
 @dataclass(frozen=True)
