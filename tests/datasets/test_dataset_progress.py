@@ -53,7 +53,7 @@ def test_a_bar_on_a_terminal(tmp_path: Path) -> None:
 
 
 def test_warnings_of_many_rows_are_one(tmp_path: Path) -> None:
-    with pytest.warns(cs.NotConvergedWarning, match="23 time.*the first: Row 0") as caught:
+    with pytest.warns(cs.NotConvergedWarning, match="5 warnings, the first: 5 of 5 rows .*row 0") as caught:
         make_explainer().explain_dataset(make_rows(), tmp_path / "out", part_rows=5, tolerance=1e-9, **CALL)
     assert len(caught) == 1
 

@@ -378,7 +378,7 @@ def _finish(source: RowSource, folder: Path, totals: RunTotals) -> None:
         for room in (folder, folder / "parts", folder / "explainer"):
             remove_unfinished(room)
     for kind, (n, message) in totals.warned.items():
-        warnings.warn(f"{n} time(s), the first: {message}", kind, stacklevel=4)
+        warnings.warn(message if n == 1 else f"{n} warnings, the first: {message}", kind, stacklevel=4)
     if totals.failed:
         warnings.warn(
             f"{describe_failed(totals.failed, source.n_parts, totals.n_done)} failed.json has them all, and the same "
