@@ -7,8 +7,8 @@ from conftest import make_data
 from scipy.special import expit
 
 import controlshap as cs
-from controlshap.controls.fits.boosting import fit_boosting
-from controlshap.controls.fits.rows import FoldedRows
+from controlshap.controls.rows import FoldedRows
+from controlshap.controls.trees import fit_boosting
 from controlshap.data.players import resolve_players
 from controlshap.functions.network import Network
 from controlshap.functions.polynomial import Quadratic

@@ -11,7 +11,7 @@ from scipy.stats import f as f_distribution
 import controlshap as cs
 from controlshap._errors import NotConvergedWarning
 from controlshap.controls.d_matrices import DMatrices, d_matrices
-from controlshap.controls.fits.rows import FoldedRows
+from controlshap.controls.rows import FoldedRows
 from controlshap.crossfitting import known_gaussian, network_walks
 from controlshap.crossfitting.fit import _residual
 from controlshap.crossfitting.known_gaussian import (

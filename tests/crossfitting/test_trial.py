@@ -5,9 +5,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import controlshap as cs
-from controlshap.controls.fits.rows import FoldedRows
-from controlshap.controls.fits.shallow_trees import fit_shallow_trees
-from controlshap.controls.learners import LogisticRidge, Polynomial, ShallowTrees
+from controlshap.controls import LogisticRidge, Polynomial
+from controlshap.controls.rows import FoldedRows
+from controlshap.controls.shallow_trees import ShallowTrees, fit_shallow_trees
 from controlshap.crossfitting.trial import keep_useful
 
 RNG = np.random.default_rng(4)

@@ -11,7 +11,7 @@ from scipy.special import expit
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import controlshap as cs
-from controlshap.controls.fits.ridge import RidgeData
+from controlshap.controls.ridge import RidgeData
 from controlshap.testing import marginal_game, pathwise_game, shapley_by_definition
 
 WEIGHTS = np.array([1.0, -2.0, 0.5, 1.5, 0.7, -0.3, 0.2])

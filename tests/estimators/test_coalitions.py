@@ -8,7 +8,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.neural_network import MLPClassifier
 
 import controlshap as cs
-from controlshap.controls.fits.coalition_process import FittedProcess, fit_process
+from controlshap.controls.coalition_process import FittedProcess, fit_process
 from controlshap.estimators.enumeration import all_coalitions, shapley_matrix
 from controlshap.sampling import evaluation_log
 from controlshap.statistics import two_stage as strata

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray, IntArray
-from controlshap.controls.fits.rows import FoldedRows
+from controlshap.controls.rows import FoldedRows
 from controlshap.data.players import Players
 from controlshap.functions.base import KnownFunction
 from controlshap.models.model import Model
@@ -17,7 +17,7 @@ from controlshap.statistics.control_variate import KnownValues
 from controlshap.values.base import Imputer
 
 if TYPE_CHECKING:
-    from controlshap.controls.fits.coalition_process import FittedProcess
+    from controlshap.controls.coalition_process import FittedProcess
 
 
 @dataclass(frozen=True)

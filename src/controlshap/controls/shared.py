@@ -9,9 +9,11 @@ import numpy as np
 
 from controlshap._types import FloatArray
 from controlshap.controls.base import Control
-from controlshap.controls.fits.boosting import boosting_available
-from controlshap.controls.fits.rows import EvaluatedRows, FoldedRows
-from controlshap.controls.learners import LogisticRidge, RidgeNetwork, Trees, WideNetwork
+from controlshap.controls.network import RidgeNetwork
+from controlshap.controls.ridge import LogisticRidge
+from controlshap.controls.rows import EvaluatedRows, FoldedRows
+from controlshap.controls.trees import Trees, boosting_available
+from controlshap.controls.wide_network import WideNetwork
 from controlshap.data.players import Players
 from controlshap.functions.base import KnownFunction
 from controlshap.functions.composed import Blend

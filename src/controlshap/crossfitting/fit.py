@@ -19,7 +19,7 @@ import numpy as np
 from controlshap._random import Purpose, stream
 from controlshap._types import FloatArray
 from controlshap.controls import Control
-from controlshap.controls.fits.rows import EvaluatedRows, FoldedRows
+from controlshap.controls.rows import EvaluatedRows, FoldedRows
 from controlshap.crossfitting.folds import Folds, deal_units
 from controlshap.crossfitting.known_marginal import MarginalControls
 from controlshap.crossfitting.known_simulated import FittedFunctions, Functions, KnownControls, SimulatedControls

@@ -14,7 +14,7 @@ import numpy as np
 
 from controlshap._types import FloatArray
 from controlshap.controls import Control
-from controlshap.controls.fits.rows import FoldedRows
+from controlshap.controls.rows import FoldedRows
 
 #: A control stays where it leaves less than this share of the mean square that the best one before it leaves.
 LEAVES = 0.7

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from controlshap._types import FloatArray
-from controlshap.controls import Control, LogisticRidge, Polynomial, RidgeNetwork, ShallowTrees, Trees
+from controlshap.controls import Control, LogisticRidge, Polynomial, ShallowTrees
 from controlshap.data.players import differs_from_x
 from controlshap.engine.costs import control_cost
 from controlshap.estimators import Enumeration, Estimator, Kernel, Permutation
@@ -331,7 +331,8 @@ def _choose_slow_learners(problem: Problem, budget: int) -> tuple[Control, ...]:
     """Trees, where fitting them takes no longer than the model is said to take; networks where time does not matter."""
     if problem.correlated or problem.seconds is None or problem.players.arrangement is not None:
         return ()
-    from controlshap.controls.fits.boosting import boosting_available
+    from controlshap.controls.network import RidgeNetwork
+    from controlshap.controls.trees import Trees, boosting_available
 
     trees = (Trees(),) if boosting_available() else ()
     if problem.seconds == math.inf:  # "thorough"

@@ -14,7 +14,7 @@ from controlshap._errors import ErraticVarianceWarning
 from controlshap._random import Purpose, stream
 from controlshap._types import BoolArray, FloatArray
 from controlshap.controls.base import Control
-from controlshap.controls.fits.rows import EvaluatedRows
+from controlshap.controls.rows import EvaluatedRows
 from controlshap.crossfitting.fit import ControlledTerms, fit_controls, sample_evaluations
 from controlshap.crossfitting.known_simulated import Functions
 from controlshap.data.players import differs_from_x

@@ -1,7 +1,7 @@
 """A Gaussian process over coalitions, fitted to the even part of a game.
 
 With signs s in {-1, 1}^p, the kernel `k(s, s') = sum over even sets T of rho^|T| prod_{i in T} s_i s'_i` is a prior
-over even games in which interactions of higher order are smaller (`controls.fits.coalition_process` has the odd ones).
+over even games in which interactions of higher order are smaller (`controls.coalition_process` has the odd ones).
 With m agreeing signs
 
     k = ((1 + rho)^m (1 - rho)^(p - m) + (1 - rho)^m (1 + rho)^(p - m)) / 2
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray
-from controlshap.controls.fits.coalition_process import RHOS, product_kernel, solve_process
+from controlshap.controls.coalition_process import RHOS, product_kernel, solve_process
 from controlshap.functions.logistic import unit_nodes
 from controlshap.interactions.index import pair_sums
 

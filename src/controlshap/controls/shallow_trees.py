@@ -1,4 +1,4 @@
-"""Boosted trees of a few levels, fitted in milliseconds. Arrays only.
+"""Boosted trees of a few levels, fitted in milliseconds.
 
 Each tree is grown a level at a time: the sums of residuals by node, column and bin show the best split of every node of
 a level at once. Cuts are values of the columns, so that a hybrid row, which has values of x and of background rows, is
@@ -7,10 +7,17 @@ told apart as by its own numbers.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import final
+
 import numpy as np
 
+from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray, IntArray
-from controlshap.controls.fits.rows import FoldedRows
+from controlshap.controls.base import Control, check_at_least
+from controlshap.controls.ridge import RIDGE, LogisticRidge
+from controlshap.controls.rows import FoldedRows
+from controlshap.functions.base import KnownFunction, Sum
 from controlshap.functions.tree_readers.nodes import Nodes
 from controlshap.functions.trees import TreeFunction
 
@@ -20,6 +27,53 @@ MOST_CUTS = 31
 LEAF_ROWS = 5
 #: Share by which gains differ through rounding.
 ROUNDING = 1e-9
+
+
+@final
+@dataclass(frozen=True)
+class ShallowTrees(Control):
+    """A few boosted trees, fitted in milliseconds to what a ridge leaves over: for forests, boosting and steps.
+
+    Parameters
+    ----------
+    n_trees, depth, learning_rate
+        The ensemble; a tree of depth d has 2^d leaves.
+    start : LogisticRidge or None
+        Fitted first; the trees take its residuals. None fits the trees to the model alone.
+    n_folds : int
+        As for LogisticRidge.
+    max_rows : int
+        Most evaluated rows that a fit uses.
+    on_trial : bool
+        As for Polynomial.
+    """
+
+    n_trees: int = 10
+    depth: int = 6
+    learning_rate: float = 0.5
+    start: LogisticRidge | None = RIDGE
+    n_folds: int = 5
+    max_rows: int = 4000
+    on_trial: bool = False
+
+    is_fitted = True
+
+    def __post_init__(self) -> None:
+        check_at_least(self, n_trees=1, depth=1, n_folds=2, max_rows=100)
+        if not 0.0 < self.learning_rate <= 1.0:
+            raise InvalidArgumentError(f"`learning_rate` must lie in (0, 1]; got {self.learning_rate!r}.")
+
+    def fit(self, data: FoldedRows, fold: int | None) -> KnownFunction:
+        """Fit by boosting, a level of a tree at a time."""
+        return data.remember((self, fold), lambda: self._fit(data, data.thin(self.max_rows), fold))
+
+    def _fit(self, data: FoldedRows, thin: FoldedRows, fold: int | None) -> KnownFunction:
+
+        settings = (self.n_trees, self.depth, self.learning_rate)
+        if self.start is None:
+            return fit_shallow_trees(thin, fold, thin.outputs, *settings)
+        first = self.start.fit(data, fold)
+        return Sum(first, fit_shallow_trees(thin, fold, thin.outputs - first.predict(thin.rows), *settings))
 
 
 def fit_shallow_trees(

@@ -1,4 +1,4 @@
-"""Fit one hidden layer of logistic units by Levenberg-Marquardt steps on the squared error.
+"""One hidden layer of logistic units, fitted by Levenberg-Marquardt steps on the squared error.
 
 The first unit starts as the logistic ridge fit, the others as small random directions; a linear part takes what needs
 no unit. Everything is fitted to the rows outside the fold, starts included.
@@ -7,14 +7,16 @@ no unit. Everything is fitted to the rows outside the fold, starts included.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 from scipy.linalg.blas import ssyrk
 from scipy.special import expit
 
 from controlshap._types import FloatArray
-from controlshap.controls.fits.ridge import fit_ridge
-from controlshap.controls.fits.rows import FoldedRows
+from controlshap.controls.base import Control, check_at_least
+from controlshap.controls.ridge import fit_ridge
+from controlshap.controls.rows import FoldedRows
 from controlshap.functions.network import Network
 
 #: Ridge penalty per row, on standardised columns and outputs.
@@ -23,6 +25,40 @@ MOST_STEPS, MOST_TRIALS = 100, 6
 #: Stop when a step lowers the error by less than this share. Interactions of three and more columns, which is what a
 #: control is for, are fitted last.
 ENOUGH = 1e-4
+
+
+@final
+@dataclass(frozen=True)
+class RidgeNetwork(Control):
+    """One hidden layer of logistic units and a linear part: for any real-valued output.
+
+    Parameters
+    ----------
+    n_hidden : int
+        Most units of the hidden layer.
+    max_parameters : int
+        Most weights, constants and scales; with many columns there are fewer units. A fit takes time with its square.
+    n_folds : int
+        As for LogisticRidge.
+    max_rows : int
+        Most evaluated rows that a fit uses.
+    """
+
+    n_hidden: int = 16
+    max_parameters: int = 600
+    n_folds: int = 5
+    max_rows: int = 5000
+
+    is_fitted = True
+
+    def __post_init__(self) -> None:
+        check_at_least(self, n_hidden=1, max_parameters=1, n_folds=2, max_rows=100)
+
+    def fit(self, data: FoldedRows, fold: int | None) -> Network:
+        """Fit by Levenberg-Marquardt steps from the ridge fit."""
+        each = data.rows.shape[1] + 2  # weights, constant and scale
+        n_hidden = max(1, min(self.n_hidden, self.max_parameters // each))
+        return data.remember((self, fold), lambda: fit_network(data.thin(self.max_rows), fold, n_hidden))
 
 
 def in_own_units(

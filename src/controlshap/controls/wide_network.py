@@ -1,4 +1,4 @@
-"""Fit a wide hidden layer to many rows, by stochastic gradient steps (Adam) in small batches.
+"""A wide hidden layer, fitted to many rows by stochastic gradient steps (Adam) in small batches.
 
 The units are logistic, or cosines, whose known values take a part of the time. Levenberg-Marquardt steps
 (`network.py`) take time with the square of the parameters, which suits few units and few rows; where a function is
@@ -8,13 +8,17 @@ fitted once for all rows to explain, there are many of both.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 from scipy.special import expit
 
 from controlshap._types import FloatArray
-from controlshap.controls.fits.network import in_own_units
-from controlshap.controls.fits.rows import FoldedRows
+from controlshap.controls.base import Control, check_at_least
+from controlshap.controls.network import in_own_units
+from controlshap.controls.ridge import RIDGE, LogisticRidge
+from controlshap.controls.rows import FoldedRows
+from controlshap.functions.base import KnownFunction, Sum
 from controlshap.functions.network import Network
 from controlshap.functions.waves import Waves
 
@@ -28,6 +32,81 @@ MEMORY = (0.9, 0.999)
 #: The penalty for cosines, which fit noise sooner; and the size of their first weights, next to those of logistic
 #: units: they begin as parts of a wave.
 WAVE_DECAY, WAVE_START = 1e-4, 0.3
+
+
+@final
+@dataclass(frozen=True)
+class WideNetwork(Control):
+    """Many logistic units in one hidden layer, and a linear part: for a function that is fitted once to many rows.
+
+    Parameters
+    ----------
+    n_hidden : int
+        Units of the hidden layer.
+    n_steps : int
+        Gradient steps, of 256 rows each.
+    n_folds : int
+        As for LogisticRidge.
+    max_rows : int
+        Most evaluated rows that a fit uses.
+    """
+
+    n_hidden: int = 64
+    n_steps: int = 8000
+    n_folds: int = 5
+    max_rows: int = 200_000
+
+    is_fitted = True
+
+    def __post_init__(self) -> None:
+        check_at_least(self, n_hidden=1, n_steps=1, n_folds=2, max_rows=100)
+
+    def fit(self, data: FoldedRows, fold: int | None) -> Network:
+        """Fit by stochastic gradient steps."""
+        thin = data.thin(self.max_rows)
+        return data.remember((self, fold), lambda: fit_wide_network(thin, fold, self.n_hidden, self.n_steps))
+
+
+@final
+@dataclass(frozen=True)
+class WaveNetwork(Control):
+    """Cosines of linear scores with fitted frequencies, on what a smoother function leaves over.
+
+    For smooth models about as good as WideNetwork, with known values in a part of the time.
+
+    Parameters
+    ----------
+    n_waves : int
+    n_steps : int
+        Gradient steps, of 256 rows each.
+    start : LogisticRidge or None
+        Fitted first.
+    n_folds, max_rows : int
+        As for WideNetwork.
+    """
+
+    n_waves: int = 64
+    n_steps: int = 4000
+    start: LogisticRidge | None = RIDGE
+    n_folds: int = 5
+    max_rows: int = 200_000
+
+    is_fitted = True
+
+    def __post_init__(self) -> None:
+        check_at_least(self, n_waves=1, n_steps=1, n_folds=2, max_rows=100)
+
+    def fit(self, data: FoldedRows, fold: int | None) -> KnownFunction:
+        """Fit by stochastic gradient steps."""
+        return data.remember((self, fold), lambda: self._fit(data.thin(self.max_rows), fold))
+
+    def _fit(self, thin: FoldedRows, fold: int | None) -> KnownFunction:
+
+        if self.start is None:
+            return fit_waves(thin, fold, self.n_waves, self.n_steps)
+        first = self.start.fit(thin, fold)
+        residuals = thin.subtract((self.start, fold), first.predict)
+        return Sum(first, fit_waves(residuals, fold, self.n_waves, self.n_steps))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Fit `low + width sigmoid(c + beta . r)` to evaluated rows. Arrays only.
+"""The control that "auto" begins with: `low + width sigmoid(c + beta . r)`, fitted to evaluated rows.
 
 Gauss-Newton steps on the squared error, which is what a control variate leaves over, from a constant. A step that would
 raise the error is halved: whole steps diverge on steep models. A ridge penalty keeps the coefficients of separable
@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import final
 
 import numpy as np
 from scipy.special import expit
 
 from controlshap._arrays import sum_products
 from controlshap._types import FloatArray
-from controlshap.controls.fits.rows import FoldedRows
+from controlshap.controls.base import Control, check_at_least
+from controlshap.controls.rows import FoldedRows
 from controlshap.functions.network import Network
 
 #: Ridge penalty per row, on standardised columns and an output scaled to (0, 1).
@@ -30,6 +32,36 @@ WIDENED = 0.1
 MOST_ENTRIES, FEWEST_ROWS = 150_000, 2000
 #: Rows of a first fit, which the others refine.
 FIRST_ROWS = 600
+
+
+@final
+@dataclass(frozen=True)
+class LogisticRidge(Control):
+    """`low + width sigmoid(c + beta . r)`: right for probabilities, and for most that saturates.
+
+    Parameters
+    ----------
+    n_folds : int
+        Folds of units; each is controlled by a function fitted to the others.
+    max_rows : int
+        Most evaluated rows that a fit uses.
+    """
+
+    n_folds: int = 5
+    max_rows: int = 8000
+
+    is_fitted = True
+
+    def __post_init__(self) -> None:
+        check_at_least(self, n_folds=2, max_rows=100)
+
+    def fit(self, data: FoldedRows, fold: int | None) -> Network:
+        """Fit by least squares."""
+        return data.remember((self, fold), lambda: fit_ridge(data, fold, self.max_rows))
+
+
+#: What other controls begin with.
+RIDGE = LogisticRidge()
 
 
 def fit_ridge(data: FoldedRows, fold: int | None, max_rows: int = 8000) -> Network:
