@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap._types import FloatArray
 
 #: Version of the folders that `write_folder` writes.
 SCHEMA = 1
@@ -101,13 +100,6 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 class DamagedFileError(Exception):
     """A file is not what was written; turned into an error that names the argument where that is known."""
-
-
-def hash_array(array: FloatArray) -> str:
-    """Sixteen digits of a digest of shape and bits: two of 10^9 arrays share one with a probability of 3 %."""
-    found = hashlib.sha256(repr(array.shape).encode())
-    found.update(np.ascontiguousarray(array, dtype=float).tobytes())
-    return found.hexdigest()[:16]
 
 
 def hash_json(content: Any) -> str:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from controlshap import strategies
+from controlshap._arrays import hash_array
 from controlshap._checks import at_least, check_seconds, refuse_missing
 from controlshap._errors import NoisyModelWarning
-from controlshap._files import hash_array
 from controlshap._types import FloatArray, IntArray
 from controlshap.controls import Control
 from controlshap.data.encoding import Encoding, make_encoding, refuse_categories, refuse_many_levels, refuse_unseen
@@ -28,8 +28,7 @@ from controlshap.data.table import Table, has_gaps, read_rows, read_table, sampl
 from controlshap.estimators.base import Estimator
 from controlshap.functions.base import KnownFunction, warn_not_exact
 from controlshap.models.adapters import as_model, list_versions, warn_of_columns
-from controlshap.models.as_fitted import fitted_names
-from controlshap.models.model import Model
+from controlshap.models.model import Model, fitted_names
 from controlshap.values.base import Imputer, ValueFunction
 from controlshap.variances.base import Variance
 
@@ -71,13 +70,8 @@ class BaseSample:
 
     @property
     def finite(self) -> bool:
-        """Whether units draw from these rows."""
+        """Whether units draw from these rows, whose mean is then v(0) itself."""
         return not math.isinf(self.population)
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the mean over these rows is v(0) itself."""
-        return self.finite
 
     @property
     def n_outputs(self) -> int:
@@ -104,7 +98,7 @@ class BaseSample:
     def root_rows(self) -> FloatArray:
         """Root `(n, outputs, functions)` of the covariance of the mean."""
         n = len(self.values)
-        if self.is_exact or n < 2:
+        if self.finite or n < 2:
             return np.zeros((0, *self.values.shape[1:]))
         if self.sizes is not None:
             scale = np.sqrt(self.sizes / (self.sizes.sum() * (n - 1.0)))

@@ -20,8 +20,7 @@ from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ri
 
 import controlshap as cs
 from controlshap.functions import frequencies, logistic
-from controlshap.functions.frequencies import logistic_nodes
-from controlshap.functions.logistic import leave_one_out, logistic_values, score_bound
+from controlshap.functions.logistic import leave_one_out, logistic_nodes, logistic_values, score_bound
 from controlshap.functions.recognise import agrees, recognise
 from controlshap.models.adapters import as_model
 from controlshap.testing import marginal_game, shapley_by_definition

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import controlshap as cs
-from controlshap.models.as_fitted import as_fitted, fitted_names
+from controlshap.models.model import as_fitted, fitted_names
 
 X, Y = load_iris(return_X_y=True, as_frame=True)
 KINDS = {"frame": X, "array": X.to_numpy()}

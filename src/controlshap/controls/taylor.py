@@ -21,7 +21,7 @@ from controlshap.models.derivatives.autograd import Autograd
 from controlshap.models.derivatives.base import Derivatives, DerivativeSource, Point, UserDerivatives
 from controlshap.models.derivatives.closed_form import closed_form
 from controlshap.models.derivatives.finite_differences import FiniteDifferences
-from controlshap.models.torch_module import is_torch_module
+from controlshap.models.model import is_torch_module
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.values.base import Imputer
 

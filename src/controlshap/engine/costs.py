@@ -9,8 +9,12 @@ from controlshap._errors import BudgetTooSmallError
 from controlshap.controls import Control
 from controlshap.estimators import Estimator
 from controlshap.problem import Problem
-from controlshap.sampling.base_value import base_draws
 from controlshap.variances import Variance
+
+#: Fewest draws behind a v(0) that units do not draw themselves.
+FEWEST_BASE_DRAWS = 16
+#: Most of them where a tolerance may end the run long before the budget.
+MOST_BASE_DRAWS = 4096
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,14 @@ def cost_of(
         units = len(problem.base.rows) if finite else 2
     derivatives = control_cost(problem, controls, budget)
     return Costs(derivatives, base_draws(problem, estimator, budget), units, estimator.unit_cost(p, finite=finite))
+
+
+def base_draws(problem: Problem, estimator: Estimator, budget: int, *, early: bool = False) -> int:
+    """Evaluations spent on v(0): its error reaches every value divided by about the number of players."""
+    if problem.base.finite or estimator.evaluates_base(finite=False):
+        return 0
+    wanted = max(FEWEST_BASE_DRAWS, budget // (problem.players.n_players + 1))
+    return min(wanted, MOST_BASE_DRAWS) if early else wanted
 
 
 def control_cost(problem: Problem, controls: tuple[Control, ...], budget: int) -> int:

@@ -18,11 +18,10 @@ from controlshap.engine.choice import (
     choose_variance,
     exact_budget,
 )
-from controlshap.engine.costs import Costs, cost_of, least_budget
+from controlshap.engine.costs import Costs, base_draws, cost_of, least_budget
 from controlshap.estimators import Estimator
 from controlshap.functions.base import KnownFunction
 from controlshap.problem import Problem
-from controlshap.sampling.base_value import base_draws
 from controlshap.statistics.stopping import Stopping
 from controlshap.variances import Variance
 

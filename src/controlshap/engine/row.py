@@ -23,9 +23,8 @@ from controlshap.engine.plan import Plan
 from controlshap.engine.refusals import check_plan
 from controlshap.problem import BaseSample, Problem
 from controlshap.results.collect import PairResult, RowResult
-from controlshap.sampling.base_value import base_sample
 from controlshap.sampling.evaluation_log import EvaluationSample, Recording
-from controlshap.sampling.game import Game, start_game
+from controlshap.sampling.game import Game, base_sample, start_game
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.statistics.analysis import Analysis, Sample, analyse
 from controlshap.statistics.background_error import background_variances
@@ -233,7 +232,7 @@ class Run:
             counts = before - 1, self.game.n_evaluations - before
             self.analysis = combine_analyses(self.pilot.analysis, self.analysis, self.gain, counts)
         self.functions, self.learners = fitted.functions, fitted.learners
-        if self.base.is_exact:  # to the last bit the same for all rows, whatever the weights of their units
+        if self.base.finite:  # to the last bit the same for all rows, whatever the weights of their units
             for exact in (self.analysis.controlled, self.analysis.uncontrolled):
                 exact.values[-1] = self.base.mean[:, 0]
         estimate = self.analysis.controlled

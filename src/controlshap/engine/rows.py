@@ -23,9 +23,9 @@ from controlshap.engine.refusals import check_plan, refuse_budget, refuse_guaran
 from controlshap.engine.row import explain_row
 from controlshap.functions.base import KnownFunction
 from controlshap.limits import Limits
-from controlshap.models.torch_module import is_torch_module
+from controlshap.models.model import is_torch_module
 from controlshap.problem import Assembly, Problem
-from controlshap.results.collect import KEPT, Names, RowArrays, RowResult, histories, limit_kept
+from controlshap.results.collect import KEPT, RowArrays, RowResult, histories, limit_kept
 from controlshap.results.explanation import Explanation
 from controlshap.results.row_names import RowName, read_row_names
 from controlshap.sampling.evaluation_log import Recording
@@ -198,9 +198,15 @@ def collect_rows(
     settings: dict[str, Any],
 ) -> Explanation:
     """The results of rows as an `Explanation`."""
-    names = Names(assembly.raw_players, assembly.column_names, assembly.model.output_names)
-    error = problem.base.sampling_error(assembly.n_background)
-    return results.explanation(data, names, error, entropy=entropy, settings=settings)
+    return results.explanation(
+        data,
+        problem.base.sampling_error(assembly.n_background),
+        players=assembly.raw_players,
+        column_names=assembly.column_names,
+        output_names=assembly.model.output_names,
+        entropy=entropy,
+        settings=settings,
+    )
 
 
 def _explain_on_device(

@@ -17,8 +17,7 @@ import numpy as np
 
 from controlshap._types import AnyArray, FloatArray
 from controlshap.data.arrangement import Arrangement, Node, members_of
-from controlshap.functions.frequencies import logistic_nodes
-from controlshap.functions.logistic import BATCH, enough_nodes, integrals, powers, score_bound
+from controlshap.functions.logistic import BATCH, enough_nodes, integrals, logistic_nodes, powers, score_bound
 
 
 def arranged_logistic_values(

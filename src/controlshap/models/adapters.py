@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import ControlShapWarning, InvalidArgumentError
-from controlshap.models.as_fitted import as_fitted, fitted_names
 from controlshap.models.margins import MarginOf
-from controlshap.models.model import Model
+from controlshap.models.model import Model, as_fitted, fitted_names, is_torch_module
 from controlshap.models.one_class import choose_class
-from controlshap.models.torch_module import TorchPredict, is_torch_module
 
 #: What the methods of fitted models return.
 QUANTITIES = {
@@ -101,6 +99,8 @@ def _adapt(model: Any) -> Model:
     if isinstance(model, type):
         raise InvalidArgumentError(f"`model` is the class {model.__name__}, not a fitted model. Pass an instance.")
     if is_torch_module(model):
+        from controlshap.models.torch_module import TorchPredict
+
         return Model(TorchPredict(model), model)
     booster = _wrap_booster(model)
     if booster is not None:

@@ -11,8 +11,7 @@ import numpy as np
 from controlshap._checks import show
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
-from controlshap.models.as_fitted import as_fitted
-from controlshap.models.model import Model
+from controlshap.models.model import Model, as_fitted
 
 
 class OneClass:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,12 +10,6 @@ import numpy as np
 
 from controlshap._errors import ModelOutputError
 from controlshap._types import FloatArray
-
-
-def is_torch_module(model: Any) -> bool:
-    """Return whether this is a torch module, without importing torch."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(model, torch.nn.Module)
 
 
 class TorchPredict:

@@ -79,15 +79,6 @@ class RowResult:
         return float(np.sqrt(self.analysis.controlled.variances[:-1].max(initial=0.0)))
 
 
-@dataclass(frozen=True)
-class Names:
-    """Names of players, columns and outputs."""
-
-    players: Players
-    columns: tuple[str, ...]
-    outputs: tuple[str, ...] | None
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowArrays:
     """Results of rows as arrays.
@@ -164,7 +155,15 @@ class RowArrays:
         )
 
     def explanation(
-        self, data: AnyArray, names: Names, base_error: FloatArray, *, entropy: int, settings: dict[str, Any]
+        self,
+        data: AnyArray,
+        base_error: FloatArray,
+        *,
+        players: Players,
+        column_names: tuple[str, ...],
+        output_names: tuple[str, ...] | None,
+        entropy: int,
+        settings: dict[str, Any],
     ) -> Explanation:
         """An `Explanation` of these rows; `base_error` (outputs,) is that of a background which was itself sampled."""
         single = self.values.shape[2] == 1
@@ -191,10 +190,10 @@ class RowArrays:
             method=self.method,
             controls=self.controls,
             data=data,
-            feature_names=names.players.names,
-            column_names=names.columns,
-            output_names=names.outputs,
-            player_columns=tuple(tuple(int(c) for c in columns) for columns in names.players.columns),
+            feature_names=players.names,
+            column_names=column_names,
+            output_names=output_names,
+            player_columns=tuple(tuple(int(c) for c in columns) for columns in players.columns),
             entropy=entropy,
             settings=settings,
             look_shares=self.alpha_fraction,

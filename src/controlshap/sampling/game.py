@@ -12,11 +12,14 @@ import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.controls.base import Context, Control, PreparedControl
+from controlshap.estimators.base import Estimator
 from controlshap.functions.base import KnownFunction
 from controlshap.models.model import Model
-from controlshap.problem import Problem
+from controlshap.problem import BaseSample, Problem
 from controlshap.sampling.evaluation_log import EvaluationLog, Recording
 from controlshap.sampling.known_rows import Keys, KnownRows
+from controlshap.statistics import two_stage
+from controlshap.statistics.batches import Batches, UnitIds
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.values.base import Imputer
 
@@ -266,3 +269,33 @@ def start_game(
         log=EvaluationLog(recording),
     )  # fmt: skip
     return game, KnownValues.stack([surrogate.known for surrogate in surrogates])
+
+
+def base_sample(
+    problem: Problem, game: Game, estimator: Estimator, n_draws: int, budget: int, rng: np.random.Generator
+) -> BaseSample:
+    """Draws behind v(0): the background or draws for this row; a stand-in where each unit draws its own."""
+    base = problem.base
+    if base.finite:
+        if not game.surrogates:
+            return base
+        values = np.concatenate([base.values, game.evaluate_surrogates(base.rows)], axis=2)
+        return BaseSample(base.rows, values, base.population)
+    if estimator.evaluates_base(finite=False):
+        return BaseSample(base.rows, np.zeros((1, *game.at_x.shape)), base.population)
+    left = budget - game.n_evaluations - n_draws
+    n_units = left // estimator.unit_cost(problem.players.n_players, finite=False)
+    if min(n_draws, n_units) > two_stage.MANY_UNITS:
+        return _merge_base(problem, game, n_draws, rng)
+    rows = problem.imputer.sample(n_draws, rng)
+    return BaseSample(rows, game.evaluate(rows), base.population)
+
+
+def _merge_base(problem: Problem, game: Game, n_draws: int, rng: np.random.Generator) -> BaseSample:
+    """Many draws, in batches as units are, and as many at once as the memory limit allows."""
+    batches, some = Batches(1), problem.base.rows[:1]
+    for part in game.slices(n_draws, COPIES * len(game.x)):
+        some = problem.imputer.sample(part.stop - part.start, rng)
+        number = np.arange(part.start, part.stop)
+        batches.add(UnitIds(number, np.zeros_like(number), number), game.evaluate(some))
+    return BaseSample(some[:1], batches.means(), problem.base.population, batches.design(np.inf).sizes)

@@ -9,7 +9,7 @@ import numpy as np
 
 from controlshap._types import AnyArray
 from controlshap.models.adapters import as_model
-from controlshap.models.as_fitted import fitted_names, without_conversion
+from controlshap.models.model import fitted_names, without_conversion
 
 
 class ShapModel:

@@ -9,7 +9,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap.engine.choice import choose_estimator
-from controlshap.models.torch_module import is_torch_module
+from controlshap.models.model import is_torch_module
 from controlshap.problem import Problem
 from controlshap.statistics.stopping import Stopping
 
