@@ -36,6 +36,7 @@ class KeptUnits:
     _ids: list[UnitIds] = field(default_factory=list)
     _rows: list[IntArray] = field(default_factory=list)
     _terms: list[UnitTerms] = field(default_factory=list)
+    _design: TwoStageDesign | None = None
 
     def add(self, units: Units, terms: UnitTerms) -> None:
         """Keep the next units."""
@@ -74,11 +75,14 @@ class KeptUnits:
 
     def strata_of_rows(self) -> TwoStageDesign:
         """The blocks that units used, also where these were drawn at random."""
-        stream = self.stream
-        exact = stream.estimator.exact_per_draw
-        return TwoStageDesign(
-            self.ids.block, stream.n_blocks, exact_within=exact, taken=stream.taken, n_reversed=stream.n_reversed
-        )
+        stream, blocks = self.stream, self.ids.block
+        # what a design finds out about its blocks is found out once
+        if self._design is None or self._design.labels is not blocks or self._design.n_reversed != stream.n_reversed:
+            exact = stream.estimator.exact_per_draw
+            self._design = TwoStageDesign(
+                blocks, stream.n_blocks, exact_within=exact, taken=stream.taken, n_reversed=stream.n_reversed
+            )
+        return self._design
 
     def terms(self) -> UnitTerms:
         """The terms of all units."""

@@ -177,7 +177,8 @@ class UnitStream:
             parts = [blocks]
         elif self.n_units == 0:
             # the first two passes are interwoven; every later one is a fresh shuffle
-            others = np.setdiff1d(np.arange(self.n_blocks), self.taken)
+            others = np.arange(self.n_blocks)
+            others = np.setdiff1d(others, self.taken) if len(self.taken) else others
             parts = [others[visit_sequence(len(others), 2 * len(others), self._rng, self.every)]]
         n_ahead = len(parts[0])
         while n_ahead < n_units:

@@ -174,6 +174,10 @@ class MeanTerms:
 
     def count_speaking(self) -> Array:
         """`(sum d^2)^2 / sum d^4` over units, with d from the median: 0 for a player that is the same in all."""
+        return self._speaking
+
+    @cached_property
+    def _speaking(self) -> Array:
         xp, players = namespace(self.values), self.values[..., :-1, :, 0]
         size = xp.amax(xp.amax(xp.abs(players), axis=-2, keepdims=True), axis=-3, keepdims=True)
         # in units of the largest contribution, and without what is rounding of it

@@ -69,15 +69,16 @@ class TwoStageDesign:
 
     @cached_property
     def _grouping(self) -> tuple[IntArray, IntArray]:
-        _, index, counts = np.unique(self.labels, return_inverse=True, return_counts=True)
-        return index.reshape(-1), counts
+        counts = np.bincount(self.labels)
+        visited = counts > 0
+        return (np.cumsum(visited) - 1)[self.labels], counts[visited]
 
     @property
     def index(self) -> IntArray:
         """Number of the visited block of each unit, 0 to m - 1."""
         return self._grouping[0]
 
-    @property
+    @cached_property
     def visits(self) -> IntArray:
         """Visits of each visited block, shape (m,)."""
         if self.sizes is None:
@@ -99,7 +100,7 @@ class TwoStageDesign:
         """Whether there are so many blocks that a bias of order 1/n can be neglected."""
         return self.n_blocks > MANY_UNITS
 
-    @property
+    @cached_property
     def is_independent(self) -> bool:
         """Whether the units are i.i.d."""
         return math.isinf(self.population) and len(self.counts) == self.n_units
@@ -107,6 +108,8 @@ class TwoStageDesign:
     @cached_property
     def sampled(self) -> BoolArray:
         """Which visited blocks `(m,)` are a sample; those of a take-all stratum, once it was visited whole, are not."""
+        if not len(self.taken):
+            return np.ones(len(self.counts), dtype=bool)
         labels = self.labels[np.unique(self.index, return_index=True)[1]]
         taken = np.isin(labels, self.taken)
         whole = int(taken.sum()) == len(self.taken) and not taken.all()
@@ -136,7 +139,7 @@ class TwoStageDesign:
         """Weight of each visited block in the estimate, shape (m,): 1/m where all are a sample."""
         return np.where(self.sampled, self._sampled_share / self.sampled.sum(), 1.0 / self.population)
 
-    @property
+    @cached_property
     def weights(self) -> FloatArray:
         """Weight of each unit in the estimate: 1/(m v_b), shape (n_units,); of a batch, its units' together."""
         if self.sizes is not None and self.is_independent:
@@ -170,7 +173,7 @@ class TwoStageDesign:
         within: FloatArray = self._own + self._borrowed * borrowers / max(1, lenders)
         return within
 
-    @property
+    @cached_property
     def _between(self) -> float:
         m = int(self.sampled.sum())
         return self._sampled_share**2 * (1.0 - self.sampling_fraction) / (m * (m - 1)) if m > 1 else 0.0

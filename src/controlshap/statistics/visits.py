@@ -195,6 +195,8 @@ def choose_take_all(changes: FloatArray, differs: BoolArray, n_units: int) -> Ta
         k += 1
     n_telling = differs.sum(axis=0)
     rare = (n_telling > 0) & (n_telling * n_units < RULE_OF_THREE * len(changes))
+    if k == 0 and not rare.any():
+        return None
     telling = np.setdiff1d(np.flatnonzero((differs & rare).any(axis=1)), order[:k])
     if 2 * FIRST_VISITS * (k + len(telling)) > n_units:
         telling = telling[:0]
