@@ -19,7 +19,7 @@ from sklearn.ensemble import (
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge
 
 import controlshap as cs
-from controlshap.functions import frequencies, logistic
+from controlshap.functions import logistic
 from controlshap.functions.logistic import leave_one_out, logistic_nodes, logistic_values, score_bound
 from controlshap.functions.recognise import agrees, recognise
 from controlshap.models.adapters import as_model
@@ -80,7 +80,7 @@ def test_few_nodes_are_as_good_as_those_that_are_exact_for_polynomials(scale, mo
 
 @pytest.mark.parametrize("bound", [1.0, 3.0, 6.0, 9.0])
 def test_fitted_sines_are_fewer_than_those_of_the_midpoint_rule(bound):
-    fitted, midpoint = frequencies.logistic_nodes(bound, 1e-8), frequencies.midpoint_nodes(bound, 1e-8)
+    fitted, midpoint = logistic.logistic_nodes(bound, 1e-8), logistic.midpoint_nodes(bound, 1e-8)
     assert len(fitted[0]) <= 0.85 * len(midpoint[0])
 
 
