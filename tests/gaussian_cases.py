@@ -7,7 +7,7 @@ from conftest import make_data
 from scipy.special import expit
 
 import controlshap as cs
-from controlshap.controls.rows import FoldedRows
+from controlshap.controls.base import FoldedRows
 from controlshap.controls.trees import fit_boosting
 from controlshap.data.players import resolve_players
 from controlshap.functions.network import Network

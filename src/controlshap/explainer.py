@@ -13,7 +13,7 @@ from controlshap._errors import InvalidArgumentError
 from controlshap._other_names import ATTRIBUTES, read_budget, refuse_arguments
 from controlshap._random import Purpose, RngLike, resolve_entropy, stream
 from controlshap.controls import Control
-from controlshap.controls.rows import EvaluatedRows
+from controlshap.controls.base import EvaluatedRows
 from controlshap.data.players import Groups, Players
 from controlshap.engine.parallel import check_jobs
 from controlshap.engine.plan import Plan

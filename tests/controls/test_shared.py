@@ -7,7 +7,7 @@ from numpy.testing import assert_array_equal
 from scipy.special import expit
 
 import controlshap as cs
-from controlshap.controls.rows import EvaluatedRows
+from controlshap.controls.base import EvaluatedRows
 from controlshap.controls.shared import best_learner, default_learners
 from controlshap.testing import marginal_game, shapley_by_definition
 

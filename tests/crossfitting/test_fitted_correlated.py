@@ -30,8 +30,8 @@ from scipy.stats import t as t_distribution
 import controlshap as cs
 from controlshap.crossfitting import known_gaussian, known_simulated
 from controlshap.crossfitting.known_gaussian import GaussianControls, simulate_networks
-from controlshap.crossfitting.known_marginal import MarginalControls
-from controlshap.crossfitting.known_simulated import REPLICATIONS, FittedFunctions
+from controlshap.crossfitting.known_marginal import FittedFunctions, MarginalControls
+from controlshap.crossfitting.known_simulated import REPLICATIONS
 from controlshap.crossfitting.network_walks import mean_coalitions, mean_walks
 from controlshap.data.players import resolve_players
 from controlshap.estimators.base import UnitDraws

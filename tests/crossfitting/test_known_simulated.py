@@ -12,7 +12,8 @@ from scipy.stats import f as f_distribution
 
 import controlshap as cs
 from controlshap.crossfitting import known_simulated
-from controlshap.crossfitting.known_simulated import REPLICATIONS, FittedFunctions, SimulatedControls, simulate_walks
+from controlshap.crossfitting.known_marginal import FittedFunctions
+from controlshap.crossfitting.known_simulated import REPLICATIONS, SimulatedControls, simulate_walks
 from controlshap.data.players import resolve_players
 from controlshap.sampling.game import FunctionGame
 

@@ -10,8 +10,7 @@ from scipy.stats import norm
 
 import controlshap as cs
 from controlshap.crossfitting import known_marginal
-from controlshap.crossfitting.known_marginal import GROUPS, MarginalControls
-from controlshap.crossfitting.known_simulated import FittedFunctions
+from controlshap.crossfitting.known_marginal import GROUPS, FittedFunctions, MarginalControls
 from controlshap.data.players import resolve_players
 from controlshap.testing import marginal_game, shapley_by_definition
 

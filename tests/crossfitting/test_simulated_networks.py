@@ -10,8 +10,8 @@ from scipy.stats import f as f_distribution
 
 import controlshap as cs
 from controlshap._errors import NotConvergedWarning
+from controlshap.controls.base import FoldedRows
 from controlshap.controls.d_matrices import DMatrices, d_matrices
-from controlshap.controls.rows import FoldedRows
 from controlshap.crossfitting import known_gaussian, network_walks
 from controlshap.crossfitting.fit import _residual
 from controlshap.crossfitting.known_gaussian import (
@@ -19,7 +19,8 @@ from controlshap.crossfitting.known_gaussian import (
     GaussianControls,
     simulate_networks,
 )
-from controlshap.crossfitting.known_simulated import REPLICATIONS, FittedFunctions
+from controlshap.crossfitting.known_marginal import FittedFunctions
+from controlshap.crossfitting.known_simulated import REPLICATIONS
 from controlshap.crossfitting.network_walks import NetworkWalks, mean_coalitions, score_matrices
 from controlshap.data.players import resolve_players
 from controlshap.estimators.enumeration import all_coalitions, chains, n_chains, shapley_values

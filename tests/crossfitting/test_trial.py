@@ -6,9 +6,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import controlshap as cs
 from controlshap.controls import LogisticRidge, Polynomial
-from controlshap.controls.rows import FoldedRows
+from controlshap.controls.base import FoldedRows
 from controlshap.controls.shallow_trees import ShallowTrees, fit_shallow_trees
-from controlshap.crossfitting.trial import keep_useful
+from controlshap.crossfitting.fit import keep_useful
 
 RNG = np.random.default_rng(4)
 BACKGROUND, X = RNG.normal(size=(40, 6)), RNG.normal(size=(2, 6))

@@ -22,10 +22,10 @@ from sklearn.linear_model import LinearRegression
 
 import controlshap as cs
 from controlshap.controls import trees as boosting
+from controlshap.controls.base import FoldedRows
 from controlshap.controls.network import fit_network
 from controlshap.controls.polynomial import fit_polynomial
 from controlshap.controls.ridge import fit_ridge
-from controlshap.controls.rows import FoldedRows
 from controlshap.crossfitting.folds import deal
 from controlshap.data.players import resolve_players
 from controlshap.functions.base import Sum

@@ -14,9 +14,8 @@ from scipy.linalg.blas import ssyrk
 from scipy.special import expit
 
 from controlshap._types import FloatArray
-from controlshap.controls.base import Control, check_at_least
+from controlshap.controls.base import Control, FoldedRows, check_at_least
 from controlshap.controls.ridge import fit_ridge
-from controlshap.controls.rows import FoldedRows
 from controlshap.functions.network import Network
 
 #: Ridge penalty per row, on standardised columns and outputs.

@@ -10,9 +10,8 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray, IntArray
-from controlshap.controls.base import Control, check_at_least
+from controlshap.controls.base import Control, FoldedRows, check_at_least
 from controlshap.controls.ridge import LogisticRidge
-from controlshap.controls.rows import FoldedRows
 from controlshap.functions.base import KnownFunction, Sum
 from controlshap.functions.polynomial import Quadratic
 

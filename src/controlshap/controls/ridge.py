@@ -16,8 +16,7 @@ from scipy.special import expit
 
 from controlshap._arrays import sum_products
 from controlshap._types import FloatArray
-from controlshap.controls.base import Control, check_at_least
-from controlshap.controls.rows import FoldedRows
+from controlshap.controls.base import Control, FoldedRows, check_at_least
 from controlshap.functions.network import Network
 
 #: Ridge penalty per row, on standardised columns and an output scaled to (0, 1).

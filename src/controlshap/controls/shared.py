@@ -8,10 +8,9 @@ from typing import final
 import numpy as np
 
 from controlshap._types import FloatArray
-from controlshap.controls.base import Control
+from controlshap.controls.base import Control, EvaluatedRows, FoldedRows
 from controlshap.controls.network import RidgeNetwork
 from controlshap.controls.ridge import LogisticRidge
-from controlshap.controls.rows import EvaluatedRows, FoldedRows
 from controlshap.controls.trees import Trees, boosting_available
 from controlshap.controls.wide_network import WideNetwork
 from controlshap.data.players import Players

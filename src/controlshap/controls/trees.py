@@ -11,11 +11,10 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError, MissingExtraError
 from controlshap._types import FloatArray
-from controlshap.controls.base import Control, check_at_least
+from controlshap.controls.base import Control, FoldedRows, check_at_least
 from controlshap.controls.network import RidgeNetwork
 from controlshap.controls.polynomial import Polynomial
 from controlshap.controls.ridge import RIDGE, LogisticRidge
-from controlshap.controls.rows import FoldedRows
 from controlshap.controls.wide_network import WaveNetwork, WideNetwork
 from controlshap.functions.base import KnownFunction, Sum
 from controlshap.functions.tree_readers.lightgbm import read_text

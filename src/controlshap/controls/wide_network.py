@@ -14,10 +14,9 @@ import numpy as np
 from scipy.special import expit
 
 from controlshap._types import FloatArray
-from controlshap.controls.base import Control, check_at_least
+from controlshap.controls.base import Control, FoldedRows, check_at_least
 from controlshap.controls.network import in_own_units
 from controlshap.controls.ridge import RIDGE, LogisticRidge
-from controlshap.controls.rows import FoldedRows
 from controlshap.functions.base import KnownFunction, Sum
 from controlshap.functions.network import Network
 from controlshap.functions.waves import Waves

@@ -6,7 +6,7 @@ import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.controls import Control
-from controlshap.controls.rows import FoldedRows
+from controlshap.controls.base import FoldedRows
 from controlshap.crossfitting.folds import Folds
 from controlshap.estimators.base import UnitDraws
 from controlshap.functions.base import KnownFunction

@@ -24,7 +24,8 @@ from controlshap.controls import Control
 from controlshap.crossfitting.fit import training_rows
 from controlshap.crossfitting.folds import deal_units
 from controlshap.crossfitting.known_gaussian import can_enumerate_means, enumerate_networks, has_conditional_mean
-from controlshap.crossfitting.known_simulated import Functions, enumerate_weighted
+from controlshap.crossfitting.known_marginal import Functions
+from controlshap.crossfitting.known_simulated import enumerate_weighted
 from controlshap.crossfitting.network_walks import mean_walks
 from controlshap.data.players import Players
 from controlshap.estimators.permutation import reverse_permutations, sample_permutations, walk_contributions

@@ -14,13 +14,12 @@ from typing import Any, cast
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.crossfitting.known_marginal import FittedFunctions, interleave
 from controlshap.crossfitting.known_simulated import (
     MANY_WALKS,
     REPLICATIONS,
-    FittedFunctions,
     Simulated,
     SimulatedControls,
-    interleave,
     replicate,
     simulate_walks,
 )

@@ -1,4 +1,4 @@
-"""Exact values of fitted functions for the rows of a background, and their mean over it.
+"""Known values of fitted functions: what all kinds share, and the exact ones over a finite background.
 
 The mean over N rows needs them all. Where they are many, it is taken from the V that were visited and, for the others,
 from a random part A_k of them for each fold k, which another fold does not have:
@@ -15,20 +15,103 @@ for random parts without replacement and without a row in common.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from controlshap._types import FloatArray, IntArray
-from controlshap.crossfitting.known_simulated import FittedFunctions, KnownControls, interleave
+from controlshap.estimators.base import Estimator, Evaluator, UnitDraws
+from controlshap.functions.base import KnownFunction
+from controlshap.sampling.game import FunctionGame
 from controlshap.statistics.covariance_root import CovarianceRoot
+from controlshap.statistics.terms import UnitTerms
+from controlshap.values.base import Imputer
 
 #: Up to how many rows all are computed for each fold, and how many of the others beyond.
 MOST_ROWS, MOST_OTHERS = 2000, 1000
 #: Groups of a part's rows, whose scatter is the error of its mean.
 GROUPS = 20
+
+
+Functions = tuple[tuple[KnownFunction, ...], ...]
+"""For each output its functions."""
+
+
+@dataclass(frozen=True)
+class FittedFunctions:
+    """The functions of one row, and the units that they control.
+
+    Attributes
+    ----------
+    by_fold : tuple
+        For each fold and output the functions that control the fold.
+    shares : ndarray of shape (folds,)
+        Share of the units that each fold has.
+    cache : dict or None
+        Of the explainer, for what does not depend on the row.
+    """
+
+    by_fold: tuple[Functions, ...]
+    shares: FloatArray
+    estimator: Estimator
+    imputer: Imputer
+    x: FloatArray
+    memory_limit: int
+    cache: dict[str, Any] | None = None
+
+    @property
+    def n_players(self) -> int:
+        """Number of players."""
+        return self.imputer.players.n_players
+
+    @property
+    def distinct(self) -> list[tuple[KnownFunction, int, int]]:
+        """Each function once, with its output and its place; a shared function is the same in every fold."""
+        places = {
+            id(function): (function, output, place)
+            for of_fold in self.by_fold
+            for output, of_output in enumerate(of_fold)
+            for place, function in enumerate(of_output)
+        }
+        return list(places.values())
+
+    @cached_property
+    def games(self) -> tuple[FunctionGame, ...]:
+        """The game of each fold's functions."""
+        return tuple(FunctionGame.of(of_fold, self.x, self.imputer, self.memory_limit) for of_fold in self.by_fold)
+
+    def unit_terms(self, game: Evaluator, design: Any, draws: FloatArray, base: FloatArray) -> UnitTerms:
+        """Terms of units of a game whose v(0) is `base`."""
+        return self.estimator.terms(game, design, UnitDraws(draws, None, None, base))
+
+
+class KnownControls(ABC):
+    """Controls of known value 0: units of fitted functions less their known values.
+
+    A function gives two controls, so that the noise of coalitions and that of draws get coefficients of their own.
+    """
+
+    @abstractmethod
+    def controls(self, fold: int, design: Any, draws: FloatArray, rows: IntArray | None) -> FloatArray:
+        """Controls of some units of a fold, `(u, components, outputs, 2 functions)`, or of targets `(u, draws, ...)`.
+
+        `rows` (u, draws) are the numbers of their background rows, where there is a background to draw from.
+        """
+
+    @abstractmethod
+    def roots(self, n_controls: int) -> CovarianceRoot:
+        """Root of the error of the known values, `(roots, components, outputs, n_controls)`."""
+
+
+def interleave(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Two controls of each function side by side, and 0 where a function's values were out of reach."""
+    both = np.stack([first, second], axis=-1).reshape(*first.shape[:-1], -1)
+    finite = np.isfinite(both).all(axis=tuple(range(both.ndim - 1)))
+    return np.where(finite, both, 0.0)
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import AnyArray, FloatArray
 from controlshap.data.columns import Category, Column, Flagged, Number, is_missing, is_number, make_category
-from controlshap.data.frames import FrameMaker, Kind
 from controlshap.data.players import Players
 from controlshap.data.table import Table
+
+if TYPE_CHECKING:
+    from controlshap.data.frames import FrameMaker, Kind
 
 
 @dataclass(frozen=True)

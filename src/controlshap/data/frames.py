@@ -163,13 +163,6 @@ class FrameColumns:
     maker: FrameMaker
 
 
-def is_frame(data: Any) -> bool:
-    """Return whether this has named columns."""
-    # the type is asked, because the columns of a lazy frame are found by running it
-    has_columns = hasattr(type(data), "columns") or "columns" in getattr(data, "__dict__", ())
-    return has_columns and not isinstance(data, np.ndarray)
-
-
 def native_frame(frame: Any, argument: str) -> Any:
     """A frame of pandas or polars as it is, others as pandas; names of columns must be unique."""
     feature = f"`{argument}` is a frame, which"

@@ -1,10 +1,10 @@
-"""Read rows from arrays, lists and frames."""
+"""Read rows, and their names, from arrays, lists and frames."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,13 @@ from controlshap._errors import ControlShapWarning, InvalidArgumentError
 from controlshap._random import EXPLAINER_ENTROPY, Purpose, stream
 from controlshap._types import AnyArray, FloatArray, IntArray
 from controlshap.data.columns import as_numbers, is_number, refuse_beyond_doubles
-from controlshap.data.frames import FrameMaker, is_frame, read_frame
+
+if TYPE_CHECKING:
+    from controlshap.data.frames import FrameMaker
+
+
+#: A row's name: text, or a whole number.
+RowName = str | int
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,8 @@ def read_table(data: Any, argument: str, *, one_row: bool = False) -> Table:
     if data is None:
         raise InvalidArgumentError(f"`{argument}` is None; pass rows as an array or a frame.")
     if is_frame(data):
+        from controlshap.data.frames import read_frame
+
         frame = read_frame(data, argument)
         if not frame.names:
             raise InvalidArgumentError(f"`{argument}` has no columns.")
@@ -91,6 +99,13 @@ def read_table(data: Any, argument: str, *, one_row: bool = False) -> Table:
     rows = _two_dimensional(np.array(array, dtype=float, order="C"), argument, one_row=one_row)
     _refuse_infinite(rows, argument)
     return Table(None, rows)
+
+
+def is_frame(data: Any) -> bool:
+    """Return whether this has named columns."""
+    # the type is asked, because the columns of a lazy frame are found by running it
+    has_columns = hasattr(type(data), "columns") or "columns" in getattr(data, "__dict__", ())
+    return has_columns and not isinstance(data, np.ndarray)
 
 
 def _read_objects(rows: AnyArray, argument: str) -> Table:
@@ -215,3 +230,23 @@ def sample_table(table: Table, most: int) -> Table:
         stacklevel=4,
     )
     return table.take(chosen)
+
+
+def read_row_names(X: Any) -> tuple[RowName, ...] | None:
+    """Names of the rows of a pandas frame, or of one row of it; None where rows are numbered from 0, or have no names.
+
+    Whole numbers and text are kept, other labels become text.
+    """
+    if hasattr(X, "to_frame") and hasattr(X, "index") and not hasattr(X, "columns"):  # one row of a frame
+        return None if X.name is None else (as_row_name(X.name),)
+    index = getattr(X, "index", None) if hasattr(X, "iloc") else None
+    if index is None or (index.dtype.kind in "iu" and np.array_equal(index, np.arange(len(index)))):
+        return None
+    return tuple(map(as_row_name, index.tolist()))
+
+
+def as_row_name(label: Any) -> RowName:
+    """A label of an index as the name of a row."""
+    if isinstance(label, tuple):
+        return ", ".join(map(str, label))
+    return label if isinstance(label, int) and not isinstance(label, bool) else str(label)

@@ -17,7 +17,7 @@ import numpy as np
 from controlshap._errors import InvalidArgumentError
 from controlshap._files import read_folder, write_folder
 from controlshap.controls import SharedSurrogate
-from controlshap.controls.rows import EvaluatedRows
+from controlshap.controls.base import EvaluatedRows
 from controlshap.engine.generations import Generation, Learner, Lesson
 from controlshap.problem import Problem
 from controlshap.storage.explainers import decode, encode

@@ -18,8 +18,8 @@ from controlshap._errors import InvalidArgumentError
 from controlshap._files import hash_file
 from controlshap._random import Purpose, stream
 from controlshap._types import IntArray
-from controlshap.data.frames import is_frame, native_frame, read_frame
-from controlshap.data.table import read_array
+from controlshap.data.frames import native_frame, read_frame
+from controlshap.data.table import is_frame, read_array, read_row_names
 from controlshap.datasets.csv_files import CsvFile
 from controlshap.datasets.files import (
     ArrowFile,
@@ -31,7 +31,6 @@ from controlshap.datasets.files import (
     unify_columns,
 )
 from controlshap.datasets.kept import take_columns
-from controlshap.results.row_names import read_row_names
 
 #: Rows of a part, unless `part_rows` is given.
 DEFAULT_ROWS = 50

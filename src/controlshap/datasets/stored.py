@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from controlshap._types import FloatArray, IntArray
+from controlshap.data.table import as_row_name
 from controlshap.datasets.files import import_pyarrow
 from controlshap.datasets.part_file import LISTS, PAIRS, SCALARS, TEXTS, PartLayout, read_part
 from controlshap.results.axes import field_names, join_values, row_index
 from controlshap.results.explanation import Explanation, check_output
-from controlshap.results.row_names import as_row_name
 
 #: Attributes of an explanation that have rows.
 ROWS = field_names(Explanation, axis="rows")

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from controlshap._types import FloatArray
 from controlshap.controls import Control, LogisticRidge, Polynomial, ShallowTrees
 from controlshap.data.players import differs_from_x
-from controlshap.engine.costs import control_cost
 from controlshap.estimators import Enumeration, Estimator, Kernel, Permutation
 from controlshap.estimators.enumeration import MOST_PLAYERS
 from controlshap.problem import Problem
@@ -304,7 +303,7 @@ def _choose_fitted_controls(problem: Problem, budget: int) -> tuple[tuple[Contro
 
 
 def choose_on_trial(problem: Problem, beside: tuple[Control, ...]) -> tuple[Control, ...]:
-    """Controls that stay where they leave much less of the evaluations than the ridge (`crossfitting.trial`)."""
+    """Controls that stay where they leave much less of the evaluations than the ridge (`crossfitting.fit`)."""
     if problem.imputer.known_values != "of draws":
         return ()  # known values are simulated, in a time that no trial shows
     quadratic = Polynomial(start=LogisticRidge(), on_trial=True)
@@ -371,3 +370,9 @@ def describe_learning(problem: Problem, controls: tuple[Control, ...], n_rows: i
     if n_rows < ROWS_TO_LEARN:
         return ()
     return ("learning    surrogate='online' makes errors of later rows smaller, for about twice our own time",)
+
+
+def control_cost(problem: Problem, controls: tuple[Control, ...], budget: int) -> int:
+    """Most evaluations that the controls may spend on a row."""
+    kind: dict[str, Any] = {"source": problem.model.source, "correlated": problem.correlated}
+    return sum(control.cost(problem.players, problem.background, budget, **kind) for control in controls)

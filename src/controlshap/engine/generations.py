@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from controlshap._types import FloatArray
 from controlshap.controls import Control, LogisticRidge, SharedSurrogate, Trees, WaveNetwork
-from controlshap.controls.rows import EvaluatedRows
+from controlshap.controls.base import EvaluatedRows
 from controlshap.controls.shared import compare_learners, fit_shared
 from controlshap.controls.trees import boosting_available
 from controlshap.engine.parallel import one_blas_thread

@@ -27,7 +27,7 @@ from controlshap._random import Purpose, stream
 from controlshap._types import FloatArray, IntArray
 from controlshap.crossfitting.fit import fit_functions
 from controlshap.crossfitting.folds import Folds, deal_units
-from controlshap.crossfitting.known_simulated import Functions
+from controlshap.crossfitting.known_marginal import Functions
 from controlshap.estimators.permutation import walk_contributions
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.statistics.analysis import Analysis

@@ -1,4 +1,7 @@
-"""The plan of a call: every decision, taken once, and carried out by `engine.row`."""
+"""The plan of a call: every decision, taken once, with what it costs; and what is refused before any model call.
+
+`engine.choice` has the rules, and `engine.row` carries the plan out.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, NoClosedFormError
 from controlshap._types import FloatArray
 from controlshap.controls import Control
 from controlshap.engine.choice import (
@@ -16,17 +20,39 @@ from controlshap.engine.choice import (
     choose_estimator,
     choose_keeping,
     choose_variance,
+    control_cost,
     exact_budget,
 )
-from controlshap.engine.costs import Costs, base_draws, cost_of, least_budget
 from controlshap.estimators import Estimator
 from controlshap.functions.base import KnownFunction
+from controlshap.models.model import refuse_outside
 from controlshap.problem import Problem
 from controlshap.statistics.stopping import Stopping
 from controlshap.variances import Variance
 
 #: Up to how many times a budget that was set the plan says what would be exact.
 NEARLY_EXACT_FACTOR = 2
+
+
+#: Fewest draws behind a v(0) that units do not draw themselves.
+FEWEST_BASE_DRAWS = 16
+#: Most of them where a tolerance may end the run long before the budget.
+MOST_BASE_DRAWS = 4096
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Model evaluations of a row: for derivatives, for v(0), and for units, of which there must be some."""
+
+    derivatives: int
+    base: int
+    fewest_units: int
+    unit: int
+
+    @property
+    def least(self) -> int:
+        """Fewest evaluations that give values with errors, f(x) included."""
+        return 1 + self.derivatives + self.base + self.fewest_units * self.unit
 
 
 @dataclass(frozen=True)
@@ -191,3 +217,130 @@ def _assemble(problem: Problem, budget: int, estimator: Estimator, reasons: dict
         reasons=reasons,
         alternative=choose_alternative(problem, estimator, budget, early=early),
     )
+
+
+def cost_of(
+    problem: Problem, estimator: Estimator, controls: tuple[Control, ...], variance: Variance, budget: int
+) -> Costs:
+    """The evaluations of a row with these settings."""
+    p, finite = problem.players.n_players, problem.base.finite
+    units = max(estimator.fewest_units(p), variance.fewest_units)
+    if estimator.exact_per_draw:
+        units = len(problem.base.rows) if finite else 2
+    derivatives = control_cost(problem, controls, budget)
+    return Costs(derivatives, base_draws(problem, estimator, budget), units, estimator.unit_cost(p, finite=finite))
+
+
+def base_draws(problem: Problem, estimator: Estimator, budget: int, *, early: bool = False) -> int:
+    """Evaluations spent on v(0): its error reaches every value divided by about the number of players."""
+    if problem.base.finite or estimator.evaluates_base(finite=False):
+        return 0
+    wanted = max(FEWEST_BASE_DRAWS, budget // (problem.players.n_players + 1))
+    return min(wanted, MOST_BASE_DRAWS) if early else wanted
+
+
+def least_budget(
+    problem: Problem, estimator: Estimator, controls: tuple[Control, ...], variance: Variance, budget: int
+) -> int:
+    """The budget, or the next larger one that covers the controls which it affords."""
+    while (least := cost_of(problem, estimator, controls, variance, budget).least) > budget:
+        budget = least
+    return budget
+
+
+def check_budget(
+    problem: Problem, estimator: Estimator, controls: tuple[Control, ...], variance: Variance, budget: int
+) -> None:
+    """Refuse a budget that cannot give values with errors."""
+    needed = least_budget(problem, estimator, controls, variance, budget)
+    if needed > budget:
+        costs = cost_of(problem, estimator, controls, variance, needed)
+        spent = ["1 for the row"]
+        spent += [f"{costs.derivatives} for derivatives"] if costs.derivatives else []
+        spent += [f"{costs.base} for the base value"] if costs.base else []
+        raise BudgetTooSmallError(
+            f"`budget` must be at least {needed} evaluations a row for {problem.players.n_players} players with "
+            f"{type(estimator).__name__} ({', '.join(spent)}, {costs.fewest_units} units of {costs.unit}); "
+            f"got {budget}.",
+            needed,
+        )
+
+
+def check_plan(problem: Problem, plan: Plan, x: FloatArray) -> None:
+    """Refuse settings that do not fit the estimator, a budget that is too small, and controls without known values."""
+    estimator = plan.estimator
+    plan.variance.check(least_squares=estimator.is_least_squares, n_draws=estimator.n_draws)
+    check_budget(problem, estimator, plan.controls, plan.variance, plan.budget)
+    for control in plan.prepared_controls:
+        control.refuse(problem.imputer, x, problem.background)
+    if plan.fitted_controls:
+        _check_fitted_controls(problem, plan, x)
+
+
+def _check_fitted_controls(problem: Problem, plan: Plan, x: FloatArray) -> None:
+    learners, estimator = plan.fitted_controls, plan.estimator
+    names = ", ".join(f"{type(learner).__name__}()" for learner in learners)
+    if not (estimator.exact_per_draw or estimator.takes_fitted_controls):
+        raise NoClosedFormError(
+            f"{names} controls permutation walks and KernelSHAP, not {type(estimator).__name__}. Use "
+            "estimator='permutation', 'kernel' or 'auto', or control='taylor'."
+        )
+    whole = estimator.is_least_squares and estimator.paired and estimator.n_draws == len(problem.base.rows)
+    whole = whole and problem.imputer.mixes_columns
+    if any(learner.models_coalitions for learner in learners) and not whole:
+        raise NoClosedFormError(
+            "CoalitionProcess() needs the value of every coalition without noise: features='independent' and "
+            "estimator=Kernel(n_draws=<rows of the background>, reuse=True). Use control='ridge'."
+        )
+    if not np.isfinite(x).all() or not np.isfinite(problem.background).all():
+        raise InvalidArgumentError(
+            f"`control`: {names} needs finite rows and a finite background, but there are missing values. "
+            "Use control='none', or impute them."
+        )
+
+
+def refuse_interactions(problem: Problem, stopping: Stopping) -> None:
+    """Refuse interactions where units do not have them, before any model call."""
+    if not stopping.interactions:
+        return
+    if problem.players.arrangement is not None:
+        raise InvalidArgumentError(
+            "`interactions=2` counts all permutations of the players, and `order` or `hierarchy` allow only some of "
+            "them. Leave one of these out."
+        )
+    estimator = choose_estimator(problem, stopping.design_budget, early=stopping.early)
+    if not estimator.gives_interactions:
+        raise InvalidArgumentError(
+            f"`interactions=2` needs walks, KernelSHAP or all coalitions; got estimator={estimator!r}. Use "
+            "estimator='auto', 'permutation' or 'kernel'."
+        )
+
+
+def refuse_guarantee(problem: Problem) -> None:
+    """Refuse settings under which units are not independent with bounded terms, where a finite guarantee is asked for.
+
+    Walks of rows that are drawn at random are; what is fitted to other units of the row, and cycles, are not.
+    """
+    if problem.output_range is None:
+        return
+    given = {"estimator": problem.estimator, "control": problem.controls or None, "variance": problem.variance}
+    wrong = next((name for name, value in given.items() if value is not None), None)
+    if wrong is not None:
+        raise InvalidArgumentError(
+            f"`guarantee='finite'` chooses estimator, control and variance itself (independent, bounded units); got "
+            f"{wrong}={given[wrong]!r}. Leave `{wrong}` at 'auto'."
+        )
+    if problem.noise is not None:
+        raise InvalidArgumentError(
+            "`guarantee='finite'`: the model answers differently when asked again, and what it said of x and of the "
+            "background is shared by all units. Fix its random numbers, or leave the guarantee out."
+        )
+    refuse_outside(problem.base.values[:, :, 0], problem.output_range, "the background")
+
+
+def refuse_budget(problem: Problem, stopping: Stopping) -> None:
+    """Refuse a budget that no row could be explained with, before any model call."""
+    budget = stopping.design_budget
+    estimator = choose_estimator(problem, budget, early=stopping.early)
+    controls = problem.controls or () if problem.players.n_players > 1 else ()
+    check_budget(problem, estimator, controls, choose_variance(problem, estimator, {}), budget)

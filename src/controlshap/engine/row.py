@@ -13,14 +13,12 @@ import numpy as np
 from controlshap._errors import ErraticVarianceWarning
 from controlshap._random import Purpose, stream
 from controlshap._types import BoolArray, FloatArray
-from controlshap.controls.base import Control
-from controlshap.controls.rows import EvaluatedRows
+from controlshap.controls.base import Control, EvaluatedRows
 from controlshap.crossfitting.fit import ControlledTerms, fit_controls, sample_evaluations
-from controlshap.crossfitting.known_simulated import Functions
+from controlshap.crossfitting.known_marginal import Functions
 from controlshap.data.players import differs_from_x
 from controlshap.engine.pilot import begin_run, combine_analyses
-from controlshap.engine.plan import Plan
-from controlshap.engine.refusals import check_plan
+from controlshap.engine.plan import Plan, check_plan
 from controlshap.problem import BaseSample, Problem
 from controlshap.results.collect import PairResult, RowResult
 from controlshap.sampling.evaluation_log import EvaluationSample, Recording

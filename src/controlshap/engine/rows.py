@@ -15,11 +15,11 @@ import numpy as np
 from controlshap._errors import InvalidArgumentError, NotConvergedWarning
 from controlshap._types import AnyArray, FloatArray
 from controlshap._version import __version__
+from controlshap.data.table import RowName, read_row_names
 from controlshap.engine.choice import describe_learning, learns_across_rows, raise_default
 from controlshap.engine.parallel import ordered_map
-from controlshap.engine.plan import Plan, make_plan
+from controlshap.engine.plan import Plan, check_plan, make_plan, refuse_budget, refuse_guarantee, refuse_interactions
 from controlshap.engine.progress import ProgressLike, Reporter
-from controlshap.engine.refusals import check_plan, refuse_budget, refuse_guarantee, refuse_interactions
 from controlshap.engine.row import explain_row
 from controlshap.functions.base import KnownFunction
 from controlshap.limits import Limits
@@ -27,7 +27,6 @@ from controlshap.models.model import is_torch_module
 from controlshap.problem import Assembly, Problem
 from controlshap.results.collect import KEPT, RowArrays, RowResult, histories, limit_kept
 from controlshap.results.explanation import Explanation
-from controlshap.results.row_names import RowName, read_row_names
 from controlshap.sampling.evaluation_log import Recording
 from controlshap.statistics.stopping import Stopping
 

@@ -21,9 +21,17 @@ from scipy import special
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray, IntArray
 from controlshap.data.players import Players
-from controlshap.functions.bits import Words, count_bits, pack_bits, reduce_runs, run_starts, unpack_bits
 from controlshap.functions.tree_pairs import pair_weights
-from controlshap.functions.trees import CHUNK_BYTES, TreeFunction
+from controlshap.functions.trees import (
+    CHUNK_BYTES,
+    TreeFunction,
+    Words,
+    count_bits,
+    pack_bits,
+    reduce_runs,
+    run_starts,
+    unpack_bits,
+)
 
 #: A block of leaves that stays in the processor's cache is worked through several times faster.
 _CACHE_BYTES = 2**20

@@ -17,10 +17,9 @@ import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.data.players import Players
-from controlshap.functions.bits import run_starts
 from controlshap.functions.box_games import BoxGames, factor_weights, find_factors
 from controlshap.functions.tree_pairs import pairs_of_leaves
-from controlshap.functions.trees import CHUNK_BYTES, FEW_ROWS, TreeFunction
+from controlshap.functions.trees import CHUNK_BYTES, FEW_ROWS, TreeFunction, run_starts
 
 #: Factors of a leaf up to which patterns are counted in a table of 2^k places.
 MOST_DENSE = 12

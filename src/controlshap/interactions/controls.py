@@ -22,7 +22,7 @@ from controlshap.crossfitting.known_gaussian import (
     enumerate_means,
     has_conditional_mean,
 )
-from controlshap.crossfitting.known_simulated import Functions
+from controlshap.crossfitting.known_marginal import Functions
 from controlshap.estimators.kernel import canonical_pairs
 from controlshap.functions.base import KnownFunction
 from controlshap.interactions.even_process import EvenProcess

@@ -18,7 +18,7 @@ from controlshap.controls import Control
 from controlshap.crossfitting.coalition_controls import unseen_inflation
 from controlshap.crossfitting.folds import deal_units
 from controlshap.crossfitting.known_gaussian import MOST_COALITIONS, can_enumerate_means, enumerate_means
-from controlshap.crossfitting.known_simulated import Functions
+from controlshap.crossfitting.known_marginal import Functions
 from controlshap.data.players import differs_from_x
 from controlshap.functions.base import KnownFunction
 from controlshap.interactions.controls import FEWEST_UNITS, PairControls

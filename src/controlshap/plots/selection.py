@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from controlshap._checks import at_least, check_level, is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray
+from controlshap.data.table import RowName
 from controlshap.results.explanation import check_output
-from controlshap.results.row_names import RowName, find_row, label_rows
+from controlshap.results.row_names import find_row, label_rows
 from controlshap.results.wording import (
     SENTENCE_WIDTH,
     clean,

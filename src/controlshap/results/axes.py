@@ -16,7 +16,8 @@ import numpy as np
 from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import AnyArray, IntArray
-from controlshap.results.row_names import RowName, find_row
+from controlshap.data.table import RowName
+from controlshap.results.row_names import find_row
 
 
 def axes(*names: str) -> dict[str, tuple[str, ...]]:

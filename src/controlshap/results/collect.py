@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
-from controlshap.controls.rows import EvaluatedRows
+from controlshap.controls.base import EvaluatedRows
 from controlshap.data.players import Players
 from controlshap.results.axes import take_rows
 from controlshap.results.explanation import Explanation, History, StrArray

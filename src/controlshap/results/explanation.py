@@ -13,8 +13,9 @@ from controlshap._checks import as_folder, as_path, at_least, check_level
 from controlshap._errors import InvalidArgumentError
 from controlshap._imports import require
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
+from controlshap.data.table import RowName
 from controlshap.results.axes import axes, output_number, row_index, take_output, take_rows
-from controlshap.results.row_names import RowName, RowsByName
+from controlshap.results.row_names import RowsByName
 from controlshap.statistics.one_more_jump import FEWEST_DOF
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Names of rows: the index of the frame that they came in, or their numbers."""
+"""Rows of explanations by their names: the index of the frame that they came in, or their numbers."""
 
 from __future__ import annotations
 
@@ -10,32 +10,10 @@ import numpy as np
 
 from controlshap._checks import show
 from controlshap._errors import InvalidArgumentError
+from controlshap.data.table import RowName, as_row_name
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
-
-#: A row's name: text, or a whole number.
-RowName = str | int
-
-
-def read_row_names(X: Any) -> tuple[RowName, ...] | None:
-    """Names of the rows of a pandas frame, or of one row of it; None where rows are numbered from 0, or have no names.
-
-    Whole numbers and text are kept, other labels become text.
-    """
-    if hasattr(X, "to_frame") and hasattr(X, "index") and not hasattr(X, "columns"):  # one row of a frame
-        return None if X.name is None else (as_row_name(X.name),)
-    index = getattr(X, "index", None) if hasattr(X, "iloc") else None
-    if index is None or (index.dtype.kind in "iu" and np.array_equal(index, np.arange(len(index)))):
-        return None
-    return tuple(map(as_row_name, index.tolist()))
-
-
-def as_row_name(label: Any) -> RowName:
-    """A label of an index as the name of a row."""
-    if isinstance(label, tuple):
-        return ", ".join(map(str, label))
-    return label if isinstance(label, int) and not isinstance(label, bool) else str(label)
 
 
 def label_rows(explanation: Explanation) -> Sequence[RowName]:

@@ -14,8 +14,8 @@ from controlshap._checks import is_real
 from controlshap._errors import ControlShapWarning, InvalidArgumentError
 from controlshap._imports import require
 from controlshap._types import AnyArray, FloatArray
-from controlshap.data.frames import is_frame, native_frame
-from controlshap.data.table import read_array
+from controlshap.data.frames import native_frame
+from controlshap.data.table import is_frame, read_array
 from controlshap.shap_compat.log_odds import LogOdds
 
 Link: TypeAlias = Callable[[FloatArray], FloatArray]

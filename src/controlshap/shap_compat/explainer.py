@@ -15,10 +15,10 @@ from controlshap._errors import BudgetTooSmallError, InvalidArgumentError
 from controlshap._imports import require
 from controlshap._random import RngLike, resolve_entropy
 from controlshap._types import FloatArray
+from controlshap.data.table import read_row_names
 from controlshap.explainer import SETTINGS, Explainer
 from controlshap.limits import LimitOptions, Limits
 from controlshap.results.explanation import Explanation
-from controlshap.results.row_names import read_row_names
 from controlshap.shap_compat.arguments import (
     check_l1_reg,
     identity,

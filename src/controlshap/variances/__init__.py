@@ -1,10 +1,9 @@
-"""Covariance of `solve(mean(terms))`; one method per file. Arrays only."""
+"""Covariance of `solve(mean(terms))`. Arrays only."""
 
 from typing import TYPE_CHECKING
 
 from controlshap._imports import lazy_names
-from controlshap.variances.analytic import Analytic
-from controlshap.variances.base import Variance
+from controlshap.variances.base import Analytic, Variance
 from controlshap.variances.least_squares import LeastSquares
 
 if TYPE_CHECKING:

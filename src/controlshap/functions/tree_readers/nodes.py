@@ -9,8 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
-from controlshap.functions.bits import reduce_runs, run_starts
-from controlshap.functions.trees import TreeFunction
+from controlshap.functions.trees import TreeFunction, reduce_runs, run_starts
 
 #: Nodes of one tree beyond which splits by categories are not written as splits at cuts.
 MOST_COPIES = 5_000
