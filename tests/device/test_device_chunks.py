@@ -87,8 +87,9 @@ def test_nothing_is_read_before_the_end(features, groups, budget, monkeypatch):
         monkeypatch.setattr(module, "refuse_not_finite", lambda *arguments: None)
     module = network(n_outputs=2, dtype=torch.float32).to("meta")
     imputer = bound(features, data(30), groups)
+    known = np.zeros((1 if imputer.finite_draws is None else 30, 2))
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor") as info:
-        explained(module, data(30)[:4], imputer, budget=budget, entropy=0, control="none")
+        explained(module, data(30)[:4], imputer, budget=budget, entropy=0, control="none", at_background=known)
     assert "one.cpu().numpy()" in str(info.traceback[-1].statement)
 
 

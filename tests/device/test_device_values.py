@@ -13,7 +13,6 @@ import controlshap as cs
 from controlshap.engine.device.explain import explain_problem
 from controlshap.engine.device.taylor import derivatives
 from controlshap.estimators.enumeration import all_coalitions, shapley_values
-from controlshap.results.collect import Names
 from controlshap.statistics.stopping import Stopping
 from controlshap.testing import gaussian_quadratic_game, marginal_game, shapley_by_definition
 from controlshap.values.gaussian import GaussianConditional
@@ -105,9 +104,8 @@ def test_agrees_with_the_core(features, groups, control):
     # errors of 6 rows together agree within a tenth
     assert np.sqrt((errors**2).sum() / (theirs.standard_errors**2).sum()) == pytest.approx(1.0, abs=0.15)
     assert result.variance_reduction.mean() == pytest.approx(theirs.variance_reduction.mean(), abs=0.1)
-    names = Names(imputer.players, imputer.players.names, None)
-    settings = theirs.settings
-    ours = result.explanation(X, names, np.zeros(2), entropy=0, settings=settings)
+    names = {"players": imputer.players, "column_names": imputer.players.names, "output_names": None}
+    ours = result.explanation(X, np.zeros(2), **names, entropy=0, settings=theirs.settings)
     assert (ours.method == theirs.method).all()
     assert (ours.background_standard_errors is None) == (theirs.background_standard_errors is None)
     for name in ("values", "standard_errors", "base_values", "base_standard_errors", "uncontrolled_values",
@@ -177,9 +175,8 @@ def test_few_players_are_enumerated(groups, n_outputs, n_rows):
     assert (theirs.status == "exact").all()
     for settings in ({}, {"chunk_rows": 100}):
         result = explain_problem(problem, X, stopping=Stopping(3000), entropy=0, device="cpu", **settings)
-        names = Names(explainer.players, explainer.column_names, None)
-        base_error = np.zeros(n_outputs)
-        ours = result.explanation(X, names, base_error, entropy=0, settings=theirs.settings)
+        names = {"players": explainer.players, "column_names": explainer.column_names, "output_names": None}
+        ours = result.explanation(X, np.zeros(n_outputs), **names, entropy=0, settings=theirs.settings)
         for name in ("values", "standard_errors", "base_values", "base_standard_errors", "covariance",
                      "degrees_of_freedom", "n_evaluations"):  # fmt: skip
             np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-10, atol=1e-12)

@@ -171,6 +171,16 @@ class TakeAll:
         number = np.where(after < 0, positions // 2, after // self.every)
         return theirs, self.blocks[number[theirs] % len(self.blocks)]
 
+    def sequence(self, n_blocks: int, n_units: int) -> IntArray:
+        """Blocks to visit, in order, where the order of the blocks is random already; the others go in cycles."""
+        theirs, taken = self.visits(np.arange(n_units))
+        others, n_left = np.setdiff1d(np.arange(n_blocks), self.blocks), n_units - len(taken)
+        passes = [others[visit_sequence(len(others), 2 * len(others), None)]]
+        passes += [np.arange(n_blocks)] * max(0, -(-(n_left - len(passes[0])) // n_blocks))
+        blocks = np.empty(n_units, dtype=np.int64)
+        blocks[theirs], blocks[~theirs] = taken, np.concatenate(passes)[:n_left]
+        return blocks
+
 
 def choose_take_all(changes: FloatArray, differs: BoolArray, n_units: int) -> TakeAll | None:
     """Blocks to be taken all, if there will be so many units; None for none.

@@ -14,6 +14,7 @@ from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, NotCo
 from controlshap._types import FloatArray, IntArray
 from controlshap.controls.d_matrices import DMatrices, d_matrices
 from controlshap.controls.taylor import Taylor
+from controlshap.engine.device.designs import Designs
 from controlshap.engine.device.enumeration import enumerate_on_device
 from controlshap.engine.device.evaluation import (
     TERM_COPIES,
@@ -89,7 +90,7 @@ def explain_on_device(
         common = _make_data(evaluator, imputer, entropy, at_background)
         method = Method(
             imputer, uses_taylor, _matrices(imputer, cache) if uses_taylor else None, efficient, coefficient != "units",
-            stopping, n_units,
+            stopping, n_units, _designs(common, imputer, at_background, n_units),
         )  # fmt: skip
         n_outputs = common.evaluator.n_outputs or 1
         chunk = _first_chunk(chunk_rows, common, n_outputs, uses_taylor)
@@ -226,6 +227,14 @@ def _make_data(
     if finite is None:
         draws = at_draws = None
     return DeviceData(evaluator, owner, imputer.players.n_players, draws, at_draws, conditioner, replaced, entropy)
+
+
+def _designs(common: DeviceData, imputer: Imputer, at_background: FloatArray | None, n_units: int) -> Designs | None:
+    """What decides which background rows are taken all."""
+    if not common.in_cycles or len(common.draws) < 2:
+        return None
+    known = common.at_draws.cpu().numpy() if at_background is None else np.asarray(at_background, dtype=float)
+    return Designs(cast("FloatArray", imputer.finite_draws), known, imputer.players, n_units)
 
 
 def _first_chunk(chunk_rows: int | None, common: DeviceData, n_outputs: int, control: bool) -> int:

@@ -13,6 +13,7 @@ from controlshap._random import Purpose, stream
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.controls.d_matrices import DMatrices
 from controlshap.data.players import differs_from_x
+from controlshap.engine.device.designs import Designs
 from controlshap.engine.device.evaluation import MOST_ROWS, evaluate_rows, in_chunks, refuse_not_finite
 from controlshap.engine.device.taylor import TaylorPolynomials, derivatives, known_correlated, known_independent
 from controlshap.engine.device.walks import DeviceData, RowGroup, walk_terms
@@ -43,6 +44,8 @@ class Method:
     stopping : Stopping
     n_units : int
         Most units of a row.
+    designs : Designs or None
+        Where background rows are visited in cycles, of which some may be taken all.
     """
 
     imputer: Imputer
@@ -52,6 +55,7 @@ class Method:
     by_folds: bool
     stopping: Stopping
     n_units: int
+    designs: Designs | None = None
 
     @property
     def stages(self) -> list[int]:
@@ -111,12 +115,25 @@ def explain_group(
 ) -> tuple[dict[str, Any], int]:
     """Explain rows until each is done: arrays for all of them, on the host, and the chunk for the next rows."""
     group = _group(common, rows, first_row, uses_taylor=method.uses_taylor)
+    if method.designs is None:
+        return _explain_alike(common, method, group, first_row + np.arange(len(rows)), chunk)
+    finished = []
+    for designed, numbers, some in method.designs.share(common, group, rows):
+        part, chunk = _explain_alike(designed, method, some, first_row + numbers, chunk)
+        finished.append((numbers, part))
+    return _in_order(finished), chunk
+
+
+def _explain_alike(
+    common: DeviceData, method: Method, group: RowGroup, numbers: IntArray, chunk: int
+) -> tuple[dict[str, Any], int]:
+    """The same of rows with these numbers, whose units have one design."""
     evaluated, active, finished = GroupUnits.none(common, group), np.arange(len(group)), []
     for n_units in method.stages:
         evaluated, chunk = evaluated.extend(common, group, n_units, chunk)
         results = _analyse_in_chunks(common, method, group, evaluated)
         # only now: it waits for the device, and the analysis is better queued while the module is at work
-        refuse_not_finite(evaluated.terms[..., 0], first_row + active, "row")
+        refuse_not_finite(evaluated.terms[..., 0], numbers[active], "row")
         results["n_units"] = np.full(len(group), n_units)
         results["complete"] = np.full(len(group), common.design(evaluated.units).sampling_fraction >= 1.0)
         results["converged"] = _find_converged(method, results, n_units)

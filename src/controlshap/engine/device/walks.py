@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from controlshap.engine.device.evaluation import DeviceEvaluator
 from controlshap.engine.device.rows import Conditioner, mixed_rows, prefix_masks
 from controlshap.engine.device.taylor import TaylorPolynomials
 from controlshap.statistics.two_stage import TwoStageDesign
-from controlshap.statistics.visits import visit_sequence
+from controlshap.statistics.visits import TakeAll, visit_sequence
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class DeviceData:
     replaced : bool
         Whether background rows are drawn with replacement.
     entropy : int
+    take_all : TakeAll or None
+        The first blocks of each explained row, where these are visited several times at once.
     """
 
     evaluator: DeviceEvaluator
@@ -52,6 +54,7 @@ class DeviceData:
     conditioner: Conditioner | None
     replaced: bool
     entropy: int
+    take_all: TakeAll | None = None
 
     @property
     def finite(self) -> bool:
@@ -81,15 +84,18 @@ class DeviceData:
         """
         if not self.in_cycles:
             return np.arange(n_units)
-        counts = np.bincount(visit_sequence(len(self.draws), n_units, None), minlength=len(self.draws))
+        n_blocks, take_all = len(self.draws), self.take_all
+        visits = visit_sequence(n_blocks, n_units, None) if take_all is None else take_all.sequence(n_blocks, n_units)
+        counts = np.bincount(visits, minlength=n_blocks)
         visit, block = np.nonzero(np.arange(counts.max())[:, None] < counts)
-        return visit * len(self.draws) + block
+        return visit * n_blocks + block
 
     def design(self, units: IntArray) -> TwoStageDesign:
         """The design of some units."""
         if not self.in_cycles:
             return TwoStageDesign.independent(len(units))
-        return TwoStageDesign(units % len(self.draws), len(self.draws))
+        taken = np.zeros(0, dtype=np.int64) if self.take_all is None else self.take_all.blocks
+        return TwoStageDesign(units % len(self.draws), len(self.draws), taken=taken)
 
 
 @dataclass(frozen=True)
@@ -133,6 +139,11 @@ class RowGroup:
         return RowGroup(
             self.x[chosen], self.at_x[chosen], polynomial, keys, None if self.orders is None else self.orders[chosen]
         )
+
+    def taking(self, taken: Any) -> RowGroup:
+        """With the background rows that are `taken` (r, M) as the first blocks, equally many for each row."""
+        last = (~taken).gather(1, self.orders).long()
+        return replace(self, orders=self.orders.gather(1, last.argsort(dim=1, stable=True)))
 
     def rows_of_units(self, common: DeviceData, units: Any, rows: Any) -> Any:
         """Background rows of units (tensors of the same shape, or that broadcast); None where draws are random."""
