@@ -13,8 +13,8 @@ from controlshap.crossfitting.known_gaussian import ConditionedGame, GaussianCon
 from controlshap.sampling.game import FunctionGame
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.statistics import two_stage as strata
-from controlshap.statistics.batches import UnitIds
 from controlshap.statistics.two_stage import TwoStageDesign
+from controlshap.statistics.visits import UnitIds
 
 
 @pytest.fixture

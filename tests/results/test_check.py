@@ -9,9 +9,8 @@ import pytest
 
 import controlshap as cs
 from controlshap._types import FloatArray
-from controlshap.statistics import halves
-from controlshap.statistics.halves import halves_apart, helmert_contrasts
-from controlshap.statistics.one_more_jump import Spread
+from controlshap.statistics import one_more_jump
+from controlshap.statistics.one_more_jump import halves_apart, helmert_contrasts
 
 RNG = np.random.default_rng(0)
 BACKGROUND, ROWS, WEIGHTS = RNG.normal(size=(60, 12)), RNG.normal(size=(120, 12)), RNG.normal(size=12)
@@ -30,10 +29,10 @@ def steps_of_trees(rows: FloatArray) -> FloatArray:
 def without_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors as they were: every unit is a degree of freedom, and no jump is allowed for."""
 
-    def plain(variances, _fourth, _speaking, _fallback, n_factors, _live):  # type: ignore[no-untyped-def]
-        return Spread(np.zeros_like(variances), np.full(variances.shape, n_factors))
+    def plain(variances, _fourth, _speaking, _fallback, n_factors, _live, _new=None):  # type: ignore[no-untyped-def]
+        return np.zeros_like(variances), np.full(variances.shape, n_factors)
 
-    monkeypatch.setattr(halves, "spread_of_jumps", plain)
+    monkeypatch.setattr(one_more_jump, "spread_of_jumps", plain)
 
 
 def test_contrasts_have_the_squares_of_deviations() -> None:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from controlshap.statistics.analysis import Sample, analyse
-from controlshap.statistics.background_error import background_variances
+from controlshap.statistics.analysis import Sample, analyse, background_variances
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.terms import MeanTerms

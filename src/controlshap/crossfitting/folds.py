@@ -11,9 +11,9 @@ from controlshap._random import Purpose, stream
 from controlshap._types import FloatArray, IntArray
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.sampling.units import CHUNK
-from controlshap.statistics.batches import UnitIds
 from controlshap.statistics.size_strata import SizeStrata
 from controlshap.statistics.two_stage import TwoStageDesign
+from controlshap.statistics.visits import UnitIds
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from controlshap.functions.base import KnownFunction, RowGames, warn_not_exact
 from controlshap.functions.recognise import agrees
 from controlshap.problem import Problem
 from controlshap.results.collect import PairResult, RowResult
-from controlshap.statistics.analysis import Analysis
-from controlshap.statistics.background_error import variances_of_draws, variances_of_exact
+from controlshap.statistics.analysis import Analysis, variances_of_draws, variances_of_exact
 from controlshap.statistics.control_variate import Estimate, enforce_efficiency
 from controlshap.values.normal_parts import NormalParts
 

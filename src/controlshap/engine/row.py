@@ -24,8 +24,7 @@ from controlshap.results.collect import PairResult, RowResult
 from controlshap.sampling.evaluation_log import EvaluationSample, Recording
 from controlshap.sampling.game import Game, base_sample, start_game
 from controlshap.sampling.sampler import UnitSampler
-from controlshap.statistics.analysis import Analysis, Sample, analyse
-from controlshap.statistics.background_error import background_variances
+from controlshap.statistics.analysis import Analysis, Sample, analyse, background_variances
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.stopping import Snapshot, Stopping
 from controlshap.statistics.terms import MeanTerms

@@ -12,8 +12,8 @@ from controlshap._types import BoolArray, FloatArray
 from controlshap.crossfitting.fit import BATCH_DOUBLES
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.sampling.units import Units
-from controlshap.statistics.batches import UnitIds
 from controlshap.statistics.two_stage import TwoStageDesign
+from controlshap.statistics.visits import UnitIds
 
 
 @dataclass(frozen=True)

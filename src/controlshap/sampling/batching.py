@@ -14,9 +14,10 @@ import numpy as np
 from controlshap._types import FloatArray, IntArray
 from controlshap.sampling.units import Units, UnitStream, chunk_stop
 from controlshap.statistics.batched_terms import Merged, start_batches
-from controlshap.statistics.batches import Batches, UnitIds
+from controlshap.statistics.batches import Batches
 from controlshap.statistics.terms import BATCH, Terms, UnitTerms
 from controlshap.statistics.two_stage import TwoStageDesign
+from controlshap.statistics.visits import UnitIds
 
 
 @dataclass

@@ -16,7 +16,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
-from controlshap.statistics.batches import UnitIds
+from controlshap.statistics.visits import UnitIds
 
 #: Evaluations that are kept for fits where units are many: twice what any fit sees.
 MOST_EVALUATIONS = 100_000

@@ -19,8 +19,9 @@ from controlshap.problem import BaseSample, Problem
 from controlshap.sampling.evaluation_log import EvaluationLog, Recording
 from controlshap.sampling.known_rows import Keys, KnownRows
 from controlshap.statistics import two_stage
-from controlshap.statistics.batches import Batches, UnitIds
+from controlshap.statistics.batches import Batches
 from controlshap.statistics.control_variate import KnownValues
+from controlshap.statistics.visits import UnitIds
 from controlshap.values.base import Imputer
 
 #: Copies of a row that exist at once: masks, the row, the model's own copy, a surrogate's products.

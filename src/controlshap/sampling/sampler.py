@@ -17,10 +17,11 @@ from controlshap.sampling.batching import BatchedUnits, KeptUnits
 from controlshap.sampling.game import COPIES, Game
 from controlshap.sampling.units import Units, UnitStream, Visiting, chunk_stop
 from controlshap.statistics import two_stage
-from controlshap.statistics.batches import FEWEST_PLACES, UnitIds
+from controlshap.statistics.batches import FEWEST_PLACES
 from controlshap.statistics.size_strata import SizeStrata
 from controlshap.statistics.terms import Terms
 from controlshap.statistics.two_stage import TwoStageDesign
+from controlshap.statistics.visits import UnitIds
 
 #: Where rows are known, most units for each that is paid for.
 MOST_REPEATS = 8

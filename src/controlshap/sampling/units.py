@@ -16,10 +16,10 @@ from controlshap._random import Purpose, stream
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.estimators.base import Estimator, UnitDraws
 from controlshap.problem import BaseSample
-from controlshap.statistics.batches import UnitIds
 from controlshap.statistics.visits import (
     REVISIT_EVERY,
     TakeAll,
+    UnitIds,
     Walking,
     block_rows,
     choose_take_all,

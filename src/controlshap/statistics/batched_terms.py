@@ -20,8 +20,9 @@ import numpy as np
 import scipy.linalg
 
 from controlshap._types import FloatArray
-from controlshap.statistics.batches import Batches, UnitIds
+from controlshap.statistics.batches import Batches
 from controlshap.statistics.terms import LeastSquaresTerms, MeanTerms, Terms
+from controlshap.statistics.visits import UnitIds
 
 
 class Merged(Protocol):

@@ -9,7 +9,6 @@ do, with their sizes (`TwoStageDesign.sizes`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -19,31 +18,12 @@ from controlshap._arrays import sum_by
 from controlshap._types import FloatArray, IntArray
 from controlshap.statistics import two_stage
 from controlshap.statistics.two_stage import TwoStageDesign
+from controlshap.statistics.visits import UnitIds
 
 _Array = TypeVar("_Array", FloatArray, IntArray)
 
 #: Fewest places of a block: two batches at least are left when they are put together, and show the variance within.
 FEWEST_PLACES = 4
-
-
-@dataclass(frozen=True)
-class UnitIds:
-    """The numbers of some units, their blocks, and which visit to its block each is."""
-
-    unit: IntArray
-    block: IntArray
-    rank: IntArray
-
-    def __len__(self) -> int:
-        return len(self.unit)
-
-    def __getitem__(self, chosen: IntArray | slice) -> UnitIds:
-        return UnitIds(self.unit[chosen], self.block[chosen], self.rank[chosen])
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[UnitIds]) -> UnitIds:
-        """All units of the parts, in order."""
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("unit", "block", "rank")))
 
 
 @dataclass

@@ -13,16 +13,23 @@ largest jump at all. So, player by player (docs/mathematics.md, section 13):
   had, may be larger than what it leaves in the others (`analysis.left_in_rows`).
 - Degrees of freedom follow from the kurtosis with the added jump: `2 / (1/P' - 1/(N + 1))` for N factors, which is
   2 (k + 1) for k equal jumps among many units, close to the exact interval of a Poisson count, and N for normal ones.
+
+The same error of one half of the units says whether those of the other half lie where it says (`compare_halves`), a
+check of the errors of a row by the row itself. Helmert contrasts of the deviations of one part are as many numbers as
+there are degrees of freedom, uncorrelated, of mean 0, each the deviation of one unit from those before it. Every second
+one forms a half. The second half is not in the error of the first, so that an error which is too small for what was not
+seen shows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+from scipy.special import stdtrit
 
 from controlshap._arrays import Array, at_least, namespace, sum_products, to_like
-from controlshap._types import FloatArray
+from controlshap._types import FloatArray, IntArray
 from controlshap.statistics.control_variate import Estimate
 from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.terms import ROUNDING, Terms
@@ -30,6 +37,12 @@ from controlshap.statistics.terms import ROUNDING, Terms
 #: Fewest degrees of freedom of an interval: with no jump seen the limit of 95 % is then 3.2 jumps, where the rule of
 #: three has 3.0 and Garwood's exact interval 3.7.
 FEWEST_DOF = 3.0
+#: Probability with which the interval of the first half of the units is to hold the second.
+LEVEL = 0.95
+#: Fewest contrasts of a half.
+FEWEST_CONTRASTS = 3
+#: Ratios are cut off here, so that they are numbers.
+FARTHEST = 1e6
 
 
 def allow_for_jump(
@@ -63,16 +76,8 @@ def allow_for_jump(
             new[..., :-1, :] = xp.where(speaking > 0, new[..., :-1, :], plain)
     n_factors = max(1.0, float(root.dof.sum()) - terms.n_fitted)
     fallback = (largest / unit[..., 0, :]) ** 2
-    spread = spread_of_jumps(variances, fourth, speaking, fallback, n_factors, live, new)
-    return replace(estimate, dof=spread.dof, allowance=spread.jump * unit**2)
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Squares of the jump that joins the variances, and degrees of freedom, `(..., components, outputs)`."""
-
-    jump: Array
-    dof: Array
+    jump, dof = spread_of_jumps(variances, fourth, speaking, fallback, n_factors, live, new)
+    return replace(estimate, dof=dof, allowance=jump * unit**2)
 
 
 def spread_of_jumps(
@@ -83,9 +88,10 @@ def spread_of_jumps(
     n_factors: float,
     live: Array | None,
     new: Array | None = None,
-) -> Spread:
-    """One more jump, given sums of squares and fourth powers `(..., components, outputs)` of the jumps that were seen.
+) -> tuple[Array, Array]:
+    """Squares of the jump that joins the variances, and degrees of freedom, `(..., components, outputs)`.
 
+    Given sums of squares and fourth powers of the jumps that were seen, of the same shape.
     `speaking` (..., players, outputs) is the most units that speak of each player, `fallback` (..., outputs) the
     square of a jump where none was seen, and `new` (..., components, outputs) that of a unit of a new kind, where it is
     larger than the jumps of the row.
@@ -107,7 +113,7 @@ def spread_of_jumps(
     kurtosis = (fourth + jump**2) / xp.where(error > 0, error, 1.0) ** 2
     left = at_least(kurtosis - 1.0 / (n_factors + 1.0), 2.0 / n_factors)
     dof = xp.minimum(at_least(2.0 / left, FEWEST_DOF), to_like(np.array(n_factors), left))
-    return Spread(jump, xp.where(error > 0, dof, np.inf))
+    return jump, xp.where(error > 0, dof, np.inf)
 
 
 def _sums_of_powers(factors: Array, root: CovarianceRoot) -> tuple[Array, Array]:
@@ -133,3 +139,51 @@ def _per_factor(root: CovarianceRoot, squares: Array) -> Array:
     weights = np.ones(squares.shape[-3])
     weights[: len(root.part)] = (np.bincount(root.part) / root.dof)[root.part]
     return to_like(weights[:, None, None], squares)
+
+
+def compare_halves(estimate: Estimate, root: CovarianceRoot, terms: Terms, live: Array | None) -> Array | None:
+    """How far the second half is from 0, `(players, outputs)`, in half widths of the first half's interval.
+
+    None for rows that were explained together, on a device, and where units are too few.
+    """
+    if estimate.factors.ndim != 3 or not isinstance(estimate.factors, np.ndarray):
+        return None
+    contrasts = helmert_contrasts(estimate.factors[: len(root.part), :, :], root.part)
+    first, second = contrasts[::2], contrasts[1::2]
+    if len(second) < FEWEST_CONTRASTS:
+        return None
+    speaking = terms.count_speaking()
+    return halves_apart(first, second, None if speaking is None else speaking / 2.0, live)
+
+
+def halves_apart(first: FloatArray, second: FloatArray, speaking: Array | None, live: Array | None) -> FloatArray:
+    """The same of two sets of contrasts `(n, components, outputs)`."""
+    # in units of the largest, whose fourth power is a double
+    unit = max(float(np.abs(first).max(initial=0.0)), float(np.abs(second).max(initial=0.0)))
+    if unit == 0.0:
+        return np.zeros((first.shape[1] - 1, first.shape[2]))
+    squares = 2.0 * (first / unit) ** 2
+    variances, fallback = squares.sum(axis=0), np.ones(first.shape[2])
+    jump, dof = spread_of_jumps(variances, (squares**2).sum(axis=0), speaking, fallback, float(len(first)), live)
+    error = np.sqrt(variances + jump)[:-1]
+    half_width = -stdtrit(np.minimum(dof, 1e12), (1.0 - LEVEL) / 2.0)[:-1] * error
+    apart = np.sqrt(2.0) * np.abs(second.sum(axis=0))[:-1] / unit
+    silent = np.where(apart > 0, FARTHEST, 0.0)  # the first half shows nothing at all
+    found: FloatArray = np.where(half_width > 0, apart / np.where(half_width > 0, half_width, 1.0), silent)
+    return np.minimum(found, FARTHEST)
+
+
+def helmert_contrasts(factors: FloatArray, part: IntArray) -> FloatArray:
+    """Contrasts of the factors `(n, ...)` of each part: one fewer than factors, of the same sum of squares."""
+    xp = namespace(factors)
+    order = np.argsort(part, kind="stable")
+    sizes = np.bincount(part)
+    start = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    place = np.arange(len(part)) - start  # of each factor within its part
+    values = factors[order]
+    before = np.concatenate([np.zeros((1, *values.shape[1:])), xp.cumsum(values, axis=0)])
+    before = before[:-1] - before[start]  # sums of the earlier ones of the part
+    later = np.flatnonzero(place > 0)
+    k = place[later].reshape(-1, *[1] * (factors.ndim - 1)).astype(float)
+    contrasts: FloatArray = (k * values[later] - before[later]) / np.sqrt(k * (k + 1.0))
+    return contrasts

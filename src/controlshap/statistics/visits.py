@@ -7,6 +7,7 @@ are visited several times at once. `two_stage.py` says what this means for the v
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +39,26 @@ FAR = 4.0
 RULE_OF_THREE = 3.0
 NEVER = 2**62
 TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class UnitIds:
+    """The numbers of some units, their blocks, and which visit to its block each is."""
+
+    unit: IntArray
+    block: IntArray
+    rank: IntArray
+
+    def __len__(self) -> int:
+        return len(self.unit)
+
+    def __getitem__(self, chosen: IntArray | slice) -> UnitIds:
+        return UnitIds(self.unit[chosen], self.block[chosen], self.rank[chosen])
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[UnitIds]) -> UnitIds:
+        """All units of the parts, in order."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("unit", "block", "rank")))
 
 
 def visit_sequence(

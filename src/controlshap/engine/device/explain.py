@@ -230,7 +230,7 @@ def _make_data(
 
 
 def _designs(common: DeviceData, imputer: Imputer, at_background: FloatArray | None, n_units: int) -> Designs | None:
-    """What decides which background rows are taken all."""
+    """The changes of the model that decide which background rows are taken all; None where none can be."""
     if not common.in_cycles or len(common.draws) < 2:
         return None
     known = common.at_draws.cpu().numpy() if at_background is None else np.asarray(at_background, dtype=float)

@@ -17,8 +17,7 @@ from controlshap.engine.device.designs import Designs
 from controlshap.engine.device.evaluation import MOST_ROWS, evaluate_rows, in_chunks, refuse_not_finite
 from controlshap.engine.device.taylor import TaylorPolynomials, derivatives, known_correlated, known_independent
 from controlshap.engine.device.walks import DeviceData, RowGroup, walk_terms
-from controlshap.statistics.analysis import Sample, analyse
-from controlshap.statistics.background_error import background_variances
+from controlshap.statistics.analysis import Sample, analyse, background_variances
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.stopping import Snapshot, Stopping
 from controlshap.statistics.terms import MeanTerms
