@@ -98,7 +98,7 @@ def test_independent_units_are_dealt_evenly_however_they_are_thinned():
 @pytest.mark.parametrize("estimator", ["permutation", "kernel"])
 @pytest.mark.parametrize("features", ["independent", "correlated"])
 def test_memory_does_not_grow_with_the_budget(features, estimator, control, few, monkeypatch):
-    monkeypatch.setattr("controlshap.sampling.evaluation_log.MOST_EVALUATIONS", 2000)
+    monkeypatch.setattr("controlshap.sampling.kept.MOST_EVALUATIONS", 2000)
     peaks = []
     for budget in (60_000, 240_000):
         tracemalloc.start()

@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder
 from xgboost import XGBRegressor
 
 import controlshap as cs
-from controlshap.data.columns import Category, make_category
+from controlshap.data.categories import Category, make_category
 from controlshap.engine.rows import describe_call, explain_rows
 from controlshap.limits import Limits
 

@@ -10,7 +10,7 @@ from sklearn.neural_network import MLPClassifier
 import controlshap as cs
 from controlshap.controls.coalition_process import FittedProcess, fit_process
 from controlshap.estimators.enumeration import all_coalitions, shapley_matrix
-from controlshap.sampling import evaluation_log
+from controlshap.sampling import kept
 from controlshap.statistics import two_stage as strata
 from controlshap.testing import marginal_game, shapley_by_definition
 
@@ -168,7 +168,7 @@ def test_means_over_the_background_are_enough_of_many_coalitions(monkeypatch):
 def test_processes_with_means_are_as_accurate(monkeypatch):
     whole = explain_wide("coalitions")
     monkeypatch.setattr(strata, "MANY_UNITS", 200)
-    monkeypatch.setattr(evaluation_log, "MOST_EVALUATIONS", 100 * 24)
+    monkeypatch.setattr(kept, "MOST_EVALUATIONS", 100 * 24)
     means = explain_wide("coalitions")
     # fitted to other rows, so the same within their errors, which are about the same
     z = (means.values - whole.values) / np.hypot(means.standard_errors, whole.standard_errors)

@@ -31,7 +31,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTre
 
 from controlshap._errors import NotExactWarning
 from controlshap.data.players import resolve_players
-from controlshap.functions.tree_readers import nodes
+from controlshap.functions.tree_readers import reading
 from controlshap.functions.tree_readers.read import read_trees
 from controlshap.testing import marginal_game, shapley_by_definition
 
@@ -405,5 +405,5 @@ def test_sets_of_very_many_categories_are_left_to_sampling(monkeypatch):
     y = effects[X[:, 0].astype(int)] * effects[X[:, 1].astype(int)]
     model = lightgbm.LGBMRegressor(n_estimators=2, min_data_per_group=5, cat_smooth=1.0, verbose=-1, n_jobs=1)
     model.fit(X, y, categorical_feature=[0, 1])
-    monkeypatch.setattr(nodes, "MOST_COPIES", 200)
+    monkeypatch.setattr(reading, "MOST_COPIES", 200)
     assert read_trees(model) is None

@@ -6,8 +6,7 @@ import pytest
 from controlshap import InvalidArgumentError
 from controlshap.data.players import resolve_players
 from controlshap.functions import box_games, trees
-from controlshap.functions.tree_readers.nodes import Nodes
-from controlshap.functions.trees import TreeFunction, count_bits
+from controlshap.functions.trees import Nodes, TreeFunction, count_bits
 from controlshap.testing import marginal_game, shapley_by_definition
 
 N_COLUMNS = 6

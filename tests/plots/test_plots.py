@@ -13,7 +13,7 @@ from matplotlib.text import Text
 from plot_cases import ALL, assert_readable, call, intervals_of, labels_of, make
 
 import controlshap as cs
-from controlshap.data.columns import is_missing
+from controlshap.data.table import is_missing
 from controlshap.plots import Plots
 from controlshap.plots.beeswarm import spread_dots
 from controlshap.plots.ranking import open_groups

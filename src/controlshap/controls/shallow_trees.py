@@ -17,8 +17,7 @@ from controlshap._types import FloatArray, IntArray
 from controlshap.controls.base import Control, FoldedRows, check_at_least
 from controlshap.controls.ridge import RIDGE, LogisticRidge
 from controlshap.functions.base import KnownFunction, Sum
-from controlshap.functions.tree_readers.nodes import Nodes
-from controlshap.functions.trees import TreeFunction
+from controlshap.functions.trees import Nodes, TreeFunction
 
 #: Most cuts of a column: twice as many take 1.3 times as long and leave as much.
 MOST_CUTS = 31

@@ -18,9 +18,8 @@ from controlshap.controls.ridge import RIDGE, LogisticRidge
 from controlshap.controls.wide_network import WaveNetwork, WideNetwork
 from controlshap.functions.base import KnownFunction, Sum
 from controlshap.functions.tree_readers.lightgbm import read_text
-from controlshap.functions.tree_readers.nodes import Nodes
 from controlshap.functions.tree_readers.sklearn import read_histogram_boosting
-from controlshap.functions.trees import TreeFunction
+from controlshap.functions.trees import Nodes, TreeFunction
 
 #: Fewest rows in a leaf.
 LEAF_ROWS = 5

@@ -1,22 +1,92 @@
-"""Encode the user's data as the doubles that estimators work on, and decode them for the model."""
+"""Encode the user's data as the doubles that estimators work on, and decode them for the model.
+
+Estimators see a column as a block of doubles; the model sees what it was fitted on. A column is one player (or part of
+one), so that a block is always revealed as a whole. Categories have a file of their own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import AnyArray, FloatArray
-from controlshap.data.columns import Category, Column, Flagged, Number, is_missing, is_number, make_category
+from controlshap.data.categories import Category, make_category
 from controlshap.data.players import Players
-from controlshap.data.table import Table
+from controlshap.data.table import LARGEST_WHOLE, Table, as_numbers, is_missing, is_number
 
 if TYPE_CHECKING:
     from controlshap.data.frames import FrameMaker, Kind
+
+
+class Column(Protocol):
+    """Encoding of one column of the data."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the encoded columns."""
+
+    def encode(self, values: Any, argument: str) -> FloatArray:
+        """Encode values `(n,)` as doubles `(n, len(labels))`."""
+
+    def decode(self, block: FloatArray) -> Any:
+        """Decode doubles `(n, len(labels))` to values `(n,)`."""
+
+
+@final
+@dataclass(frozen=True)
+class Number:
+    """A number as a double; a column of integers is decoded to integers if its values are whole."""
+
+    name: str
+    whole: bool = False
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The name of the column."""
+        return (self.name,)
+
+    def encode(self, values: Any, argument: str) -> FloatArray:
+        """Convert to doubles, missing values to NaN."""
+        return as_numbers(values, self.name, argument)[:, None]
+
+    def decode(self, block: FloatArray) -> Any:
+        """Return the numbers."""
+        column = block[:, 0]
+        if self.whole and np.array_equal(column, np.rint(column)) and (np.abs(column) <= LARGEST_WHOLE).all():
+            return column.astype(np.int64)
+        return column
+
+
+@final
+@dataclass(frozen=True)
+class Flagged:
+    """A number that is missing in some rows: its value (`fill` if missing) and a flag for missing ones.
+
+    Fitted surrogates need finite numbers; the flag shows them which numbers the model sees as missing.
+    """
+
+    name: str
+    fill: float
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of value and flag."""
+        return (self.name, f"{self.name} missing")
+
+    def encode(self, values: Any, argument: str) -> FloatArray:
+        """Return values and flags."""
+        numbers = as_numbers(values, self.name, argument)
+        missing = np.isnan(numbers)
+        return np.column_stack([np.where(missing, self.fill, numbers), missing.astype(float)])
+
+    def decode(self, block: FloatArray) -> Any:
+        """Return the numbers, NaN where the flag is set."""
+        return np.where(block[:, 1] > 0.5, np.nan, block[:, 0])
 
 
 @dataclass(frozen=True)

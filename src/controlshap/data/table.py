@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from controlshap._checks import is_whole
 from controlshap._errors import ControlShapWarning, InvalidArgumentError
 from controlshap._random import EXPLAINER_ENTROPY, Purpose, stream
 from controlshap._types import AnyArray, FloatArray, IntArray
-from controlshap.data.columns import as_numbers, is_number, refuse_beyond_doubles
 
 if TYPE_CHECKING:
     from controlshap.data.frames import FrameMaker
 
 
-#: A row's name: text, or a whole number.
+#: Doubles represent integers exactly up to this one.
+LARGEST_WHOLE = 2**53
+
 RowName = str | int
+"""A row's name: text, or a whole number."""
 
 
 @dataclass(frozen=True)
@@ -250,3 +253,68 @@ def as_row_name(label: Any) -> RowName:
     if isinstance(label, tuple):
         return ", ".join(map(str, label))
     return label if isinstance(label, int) and not isinstance(label, bool) else str(label)
+
+
+def is_missing(value: Any) -> bool:
+    """None, NaN, NaT, and what pandas puts in their place."""
+    if value is None:
+        return True
+    if isinstance(value, (float, np.floating)):
+        return bool(np.isnan(value))
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(value))
+    return type(value).__name__ in ("NAType", "NaTType")
+
+
+def is_number(value: Any, *, truth: bool = False) -> bool:
+    """Whether this is a real number, or missing; True and False only with `truth`."""
+    if isinstance(value, (bool, np.bool_)):
+        return truth
+    return is_missing(value) or is_whole(value) or isinstance(value, (float, np.floating))
+
+
+def as_numbers(values: Any, name: str, argument: str) -> FloatArray:
+    """Convert values to doubles, missing ones to NaN."""
+    array = np.asarray(values)
+    if array.dtype.kind in "fiub":
+        refuse_beyond_doubles(array, argument, name)
+        return array.astype(float)
+    numbers = np.empty(len(array))
+    for row, value in enumerate(array.tolist()):
+        try:
+            numbers[row] = np.nan if is_missing(value) else _as_double(value)
+        except OverflowError:
+            raise InvalidArgumentError(
+                f"`{argument}`: the column {name!r} must hold finite numbers, whole ones up to 2**53; got "
+                f"{_show(value)}. Replace it (NaN is allowed with independent features if the model accepts it)."
+            ) from None
+        except (TypeError, ValueError):
+            raise InvalidArgumentError(
+                f"`{argument}`: the column {name!r} holds numbers in the background, but {_show(value)} here. Convert "
+                "the column."
+            ) from None
+    return numbers
+
+
+def _as_double(value: Any) -> float:
+    if isinstance(value, (str, bytes)):
+        raise TypeError("text is not a number, even if it looks like one")
+    number = float(value)
+    if np.isinf(number) or (isinstance(value, int) and abs(value) > LARGEST_WHOLE):
+        raise OverflowError
+    return number
+
+
+def _show(value: Any) -> str:
+    text = f"{type(value).__name__} {value!r}" if not isinstance(value, (str, int, float)) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def refuse_beyond_doubles(array: Any, argument: str, name: str | None = None) -> None:
+    """Raise for integers that doubles would round."""
+    if array.dtype.kind in "iu" and array.size and (array.max() > LARGEST_WHOLE or array.min() < -LARGEST_WHOLE):
+        where = "" if name is None else f": the column {name!r}"
+        raise InvalidArgumentError(
+            f"`{argument}`{where} holds whole numbers beyond 2**53, which doubles cannot tell apart. Turn identifiers "
+            "into text or categories, and quantities into floats."
+        )

@@ -8,7 +8,7 @@ from typing import Any
 
 from controlshap._checks import show
 from controlshap._errors import InvalidArgumentError
-from controlshap.data.columns import is_missing
+from controlshap.data.table import is_missing
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ import numpy as np
 from controlshap._errors import InvalidArgumentError
 from controlshap._files import DamagedFileError, replacing
 from controlshap._types import FloatArray
-from controlshap.data.columns import Category, is_missing
+from controlshap.data.categories import Category
+from controlshap.data.table import is_missing
 from controlshap.datasets.files import import_pyarrow
 from controlshap.datasets.kept import KeptColumns
 from controlshap.problem import Assembly

@@ -18,7 +18,7 @@ from controlshap._files import hash_json, remove_unfinished, write_sealed
 from controlshap._random import RngLike, resolve_entropy
 from controlshap._types import FloatArray, IntArray
 from controlshap._version import __version__
-from controlshap.data.columns import Category
+from controlshap.data.categories import Category
 from controlshap.datasets import manifest as manifests
 from controlshap.datasets.files import import_pyarrow
 from controlshap.datasets.kept import KeptColumns, check_keep

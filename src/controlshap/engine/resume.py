@@ -14,7 +14,7 @@ from controlshap.problem import Assembly, Problem
 from controlshap.results.collect import merge
 from controlshap.results.explanation import Explanation
 from controlshap.results.row_names import label_rows
-from controlshap.sampling.evaluation_log import Recording
+from controlshap.sampling.kept import Recording
 from controlshap.statistics.stopping import Stopping, parse_rules
 
 

@@ -21,8 +21,8 @@ from controlshap.engine.pilot import begin_run, combine_analyses
 from controlshap.engine.plan import Plan, check_plan
 from controlshap.problem import BaseSample, Problem
 from controlshap.results.collect import PairResult, RowResult
-from controlshap.sampling.evaluation_log import EvaluationSample, Recording
 from controlshap.sampling.game import Game, base_sample, start_game
+from controlshap.sampling.kept import EvaluationSample, Recording
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.statistics.analysis import Analysis, Sample, analyse, background_variances
 from controlshap.statistics.control_variate import KnownValues

@@ -27,7 +27,7 @@ from controlshap.models.model import is_torch_module
 from controlshap.problem import Assembly, Problem
 from controlshap.results.collect import KEPT, RowArrays, RowResult, histories, limit_kept
 from controlshap.results.explanation import Explanation
-from controlshap.sampling.evaluation_log import Recording
+from controlshap.sampling.kept import Recording
 from controlshap.statistics.stopping import Stopping
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from controlshap._types import FloatArray, IntArray
-from controlshap.data.columns import is_missing, is_number
+from controlshap.data.table import is_missing, is_number
 from controlshap.results.ranking import Ranking
 from controlshap.results.row_names import label_rows
 from controlshap.results.wording import round_by_errors, round_digits, without_rounding

@@ -12,7 +12,7 @@ import numpy as np
 from controlshap._errors import InvalidArgumentError, MissingExtraError
 from controlshap._files import replacing, write_json
 from controlshap._imports import require
-from controlshap.data.columns import is_missing, is_number
+from controlshap.data.table import is_missing, is_number
 from controlshap.results.row_names import label_rows
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from unicodedata import combining, east_asian_width
 import numpy as np
 
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
-from controlshap.data.columns import is_missing, is_number
 from controlshap.data.players import is_one_hot
+from controlshap.data.table import is_missing, is_number
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation

@@ -16,7 +16,7 @@ from controlshap.estimators.base import Estimator
 from controlshap.functions.base import KnownFunction
 from controlshap.models.model import Model
 from controlshap.problem import BaseSample, Problem
-from controlshap.sampling.evaluation_log import EvaluationLog, Recording
+from controlshap.sampling.kept import EvaluationLog, Recording
 from controlshap.sampling.known_rows import Keys, KnownRows
 from controlshap.statistics import two_stage
 from controlshap.statistics.batches import Batches

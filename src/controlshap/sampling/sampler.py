@@ -13,8 +13,8 @@ from controlshap._types import FloatArray, IntArray
 from controlshap.data.players import differs_from_x
 from controlshap.estimators.base import Estimator
 from controlshap.problem import BaseSample
-from controlshap.sampling.batching import BatchedUnits, KeptUnits
 from controlshap.sampling.game import COPIES, Game
+from controlshap.sampling.kept import BatchedUnits, KeptUnits
 from controlshap.sampling.units import Units, UnitStream, Visiting, chunk_stop
 from controlshap.statistics import two_stage
 from controlshap.statistics.batches import FEWEST_PLACES

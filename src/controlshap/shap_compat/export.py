@@ -8,7 +8,7 @@ import numpy as np
 
 from controlshap._imports import require
 from controlshap._types import FloatArray
-from controlshap.data.columns import is_missing, is_number
+from controlshap.data.table import is_missing, is_number
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation

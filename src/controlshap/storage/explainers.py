@@ -13,9 +13,10 @@ from controlshap._files import read_folder, write_folder
 from controlshap._imports import require
 from controlshap.controls import SharedSurrogate
 from controlshap.controls.d_matrices import DMatrices
-from controlshap.data.columns import Category, Column, Flagged, Number, is_missing
-from controlshap.data.encoding import Encoding
+from controlshap.data.categories import Category
+from controlshap.data.encoding import Column, Encoding, Flagged, Number
 from controlshap.data.frames import FrameMaker, Kind
+from controlshap.data.table import is_missing
 from controlshap.functions.base import Sum
 from controlshap.functions.network import Network
 from controlshap.functions.polynomial import Quadratic

@@ -12,7 +12,7 @@ import numpy as np
 from controlshap._checks import as_path
 from controlshap._errors import InvalidArgumentError
 from controlshap._files import read_folder, write_folder
-from controlshap.data.columns import LARGEST_WHOLE, is_missing
+from controlshap.data.table import LARGEST_WHOLE, is_missing
 from controlshap.results.explanation import Explanation, History
 
 #: How the names of arrays begin that folders of earlier versions lack.

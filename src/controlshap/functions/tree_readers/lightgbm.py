@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from controlshap._types import AnyArray
-from controlshap.functions.tree_readers.nodes import Nodes, Reading, split_by_cuts
+from controlshap.functions.tree_readers.reading import Reading, split_by_cuts
+from controlshap.functions.trees import Nodes
 
 #: Objectives whose prediction is the sum of the leaves itself ("regression sqrt" squares it).
 _IDENTITY = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from controlshap.functions.base import warn_not_exact
 
 if TYPE_CHECKING:
-    from controlshap.functions.tree_readers.nodes import Reading
+    from controlshap.functions.tree_readers.reading import Reading
     from controlshap.functions.trees import TreeFunction
 
 #: Package, types, and the function of our module of that library that reads what is explained of them: values, or

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from controlshap._types import FloatArray
-from controlshap.functions.tree_readers.nodes import Nodes, Reading
+from controlshap.functions.tree_readers.reading import Reading
+from controlshap.functions.trees import Nodes
 
 #: Losses whose prediction is the sum of the leaves itself.
 _IDENTITY = ("squared_error", "absolute_error", "quantile")

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from controlshap._types import FloatArray
-from controlshap.functions.tree_readers.nodes import Nodes, Reading
+from controlshap.functions.tree_readers.reading import Reading
+from controlshap.functions.trees import Nodes
 
 #: Objectives whose prediction is the sum of the leaves itself.
 _IDENTITY = (

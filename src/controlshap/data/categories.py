@@ -1,8 +1,4 @@
-"""Encode single columns of the user's data (numbers, numbers with gaps, categories) as doubles, and decode them.
-
-Estimators see a column as a block of doubles; the model sees what it was fitted on. A column is one player (or part of
-one), so that a block is always revealed as a whole.
-"""
+"""Encode a column of categories as doubles, and decode it."""
 
 from __future__ import annotations
 
@@ -10,90 +6,22 @@ import datetime
 import zlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 from scipy.special import ndtri
 
-from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray, IntArray
+from controlshap.data.table import is_missing
 
 #: Most levels of a category that get a column each; with more, a level is encoded by its number.
 ONE_HOT_LEVELS = 32
-#: Doubles represent integers exactly up to this one.
-LARGEST_WHOLE = 2**53
 #: Kinds of quantities that are no numbers of this library, and would be as many categories as there are rows.
 NO_LEVELS = (
     complex, np.complexfloating, datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64,
     np.void,
 )  # fmt: skip
-
-
-class Column(Protocol):
-    """Encoding of one column of the data."""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Names of the encoded columns."""
-
-    def encode(self, values: Any, argument: str) -> FloatArray:
-        """Encode values `(n,)` as doubles `(n, len(labels))`."""
-
-    def decode(self, block: FloatArray) -> Any:
-        """Decode doubles `(n, len(labels))` to values `(n,)`."""
-
-
-@final
-@dataclass(frozen=True)
-class Number:
-    """A number as a double; a column of integers is decoded to integers if its values are whole."""
-
-    name: str
-    whole: bool = False
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The name of the column."""
-        return (self.name,)
-
-    def encode(self, values: Any, argument: str) -> FloatArray:
-        """Convert to doubles, missing values to NaN."""
-        return as_numbers(values, self.name, argument)[:, None]
-
-    def decode(self, block: FloatArray) -> Any:
-        """Return the numbers."""
-        column = block[:, 0]
-        if self.whole and np.array_equal(column, np.rint(column)) and (np.abs(column) <= LARGEST_WHOLE).all():
-            return column.astype(np.int64)
-        return column
-
-
-@final
-@dataclass(frozen=True)
-class Flagged:
-    """A number that is missing in some rows: its value (`fill` if missing) and a flag for missing ones.
-
-    Fitted surrogates need finite numbers; the flag shows them which numbers the model sees as missing.
-    """
-
-    name: str
-    fill: float
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Names of value and flag."""
-        return (self.name, f"{self.name} missing")
-
-    def encode(self, values: Any, argument: str) -> FloatArray:
-        """Return values and flags."""
-        numbers = as_numbers(values, self.name, argument)
-        missing = np.isnan(numbers)
-        return np.column_stack([np.where(missing, self.fill, numbers), missing.astype(float)])
-
-    def decode(self, block: FloatArray) -> Any:
-        """Return the numbers, NaN where the flag is set."""
-        return np.where(block[:, 1] > 0.5, np.nan, block[:, 0])
 
 
 @final
@@ -267,68 +195,3 @@ def as_levels(values: Any, name: str, argument: str, *, apart: bool) -> list[Any
                 "categories. Turn it into columns of numbers or names."
             )
     return [value.item() if isinstance(value, np.generic) else value for value in levels]
-
-
-def is_missing(value: Any) -> bool:
-    """None, NaN, NaT, and what pandas puts in their place."""
-    if value is None:
-        return True
-    if isinstance(value, (float, np.floating)):
-        return bool(np.isnan(value))
-    if isinstance(value, (np.datetime64, np.timedelta64)):
-        return bool(np.isnat(value))
-    return type(value).__name__ in ("NAType", "NaTType")
-
-
-def is_number(value: Any, *, truth: bool = False) -> bool:
-    """Whether this is a real number, or missing; True and False only with `truth`."""
-    if isinstance(value, (bool, np.bool_)):
-        return truth
-    return is_missing(value) or is_whole(value) or isinstance(value, (float, np.floating))
-
-
-def as_numbers(values: Any, name: str, argument: str) -> FloatArray:
-    """Convert values to doubles, missing ones to NaN."""
-    array = np.asarray(values)
-    if array.dtype.kind in "fiub":
-        refuse_beyond_doubles(array, argument, name)
-        return array.astype(float)
-    numbers = np.empty(len(array))
-    for row, value in enumerate(array.tolist()):
-        try:
-            numbers[row] = np.nan if is_missing(value) else _as_double(value)
-        except OverflowError:
-            raise InvalidArgumentError(
-                f"`{argument}`: the column {name!r} must hold finite numbers, whole ones up to 2**53; got "
-                f"{_show(value)}. Replace it (NaN is allowed with independent features if the model accepts it)."
-            ) from None
-        except (TypeError, ValueError):
-            raise InvalidArgumentError(
-                f"`{argument}`: the column {name!r} holds numbers in the background, but {_show(value)} here. Convert "
-                "the column."
-            ) from None
-    return numbers
-
-
-def _as_double(value: Any) -> float:
-    if isinstance(value, (str, bytes)):
-        raise TypeError("text is not a number, even if it looks like one")
-    number = float(value)
-    if np.isinf(number) or (isinstance(value, int) and abs(value) > LARGEST_WHOLE):
-        raise OverflowError
-    return number
-
-
-def _show(value: Any) -> str:
-    text = f"{type(value).__name__} {value!r}" if not isinstance(value, (str, int, float)) else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def refuse_beyond_doubles(array: Any, argument: str, name: str | None = None) -> None:
-    """Raise for integers that doubles would round."""
-    if array.dtype.kind in "iu" and array.size and (array.max() > LARGEST_WHOLE or array.min() < -LARGEST_WHOLE):
-        where = "" if name is None else f": the column {name!r}"
-        raise InvalidArgumentError(
-            f"`{argument}`{where} holds whole numbers beyond 2**53, which doubles cannot tell apart. Turn identifiers "
-            "into text or categories, and quantities into floats."
-        )
