@@ -12,7 +12,9 @@ import controlshap as cs
 from controlshap._random import Purpose, stream
 from controlshap.engine import rows as running
 from controlshap.statistics import two_stage
-from controlshap.statistics.batches import Batches
+from controlshap.statistics.batched_terms import MergedSquares
+from controlshap.statistics.batches import Batches, UnitIds
+from controlshap.statistics.terms import LeastSquaresTerms
 from controlshap.statistics.two_stage import TwoStageDesign
 from controlshap.statistics.visits import visit_sequence
 
@@ -68,7 +70,7 @@ def test_batches_depend_on_the_units_and_not_on_how_they_were_cut(n_blocks, few)
         parts.add(every[slice(start, start + 70)], values[start : start + 70])
     np.testing.assert_array_equal(parts.counts, whole.counts)
     np.testing.assert_allclose(parts.sums, whole.sums, rtol=1e-12, atol=1e-12)
-    assert whole.size > 1
+    assert whole.sizes.min() > 1
     assert whole.counts.sum() == 1500
     assert len(whole.means()) <= max(FEW, 4 * n_blocks)
     if n_blocks > 1:
@@ -111,7 +113,7 @@ def test_the_variance_of_batches_is_that_of_the_estimate(kind, few, global_seed)
         variances.append(float(design.covariance_root(means).variances().squeeze()))
         plain = TwoStageDesign(design.labels, design.population)
         ignored.append(float(plain.covariance_root(means).variances().squeeze()))
-    assert batches.size > 1
+    assert batches.sizes.min() > 1
     observed = np.var(estimates, ddof=1)
     # relative errors of the two variances: sqrt(2/n) for a normal estimate, and that of a mean
     limit = norm.isf(1e-5) * np.hypot(np.sqrt(2 / 2000), np.std(variances) / np.mean(variances) / np.sqrt(2000))
@@ -119,6 +121,38 @@ def test_the_variance_of_batches_is_that_of_the_estimate(kind, few, global_seed)
     # negative control: a last batch taken for a full one
     if kind == "whole passes":
         assert abs(np.log(np.mean(ignored) / observed)) > limit
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_row_that_is_visited_more_often_than_others_counts_no_more_in_residuals(paired):
+    """Batches of one unit each are the pseudo-values of the units; most of the units are visits to one row."""
+    rng, n, p = np.random.default_rng(3), 200, 4
+    blocks = np.where(np.arange(n) % 3 > 0, 0, 1 + np.arange(n) % 5)
+    rank = np.array([(blocks[:k] == blocks[k]).sum() for k in range(n)])
+    regressors = (rng.random((n, p)) < 0.5) - (0.5 if paired else 0.0)
+    targets = rng.normal(size=(n, 1, 1, 1)) + 20.0 * (blocks == 0)[:, None, None, None] * regressors[:, :1, None, None]
+    total, base = np.full((1, 1), 3.0), np.full((1, 1), 0.0 if paired else 0.5)
+    units = LeastSquaresTerms(regressors, targets[:, 0], targets, total, base, paired)
+    batches = Batches(6)
+    merged = MergedSquares.start_from(batches, units.first(50))
+    merged.add(UnitIds(np.arange(n), blocks, rank), units)
+    design = batches.design(6)
+    found = merged.terms(lambda: [(UnitIds(np.arange(n), blocks, rank), regressors)], batches.unit_weights(design))
+    order = np.lexsort([rank, blocks])  # of batches: block by block
+    weights = TwoStageDesign(blocks, 6.0).weights
+    np.testing.assert_allclose(found.values, units.pseudo_values(weights)[order], rtol=1e-9, atol=1e-9)
+    alike = units.pseudo_values(np.full(n, 1.0 / n))[order]
+    assert np.abs(found.values - alike).max() > 1.0  # with all units alike, values and residuals are others
+
+
+def test_a_block_of_many_visits_leaves_the_batches_of_others_as_they_are(few):
+    blocks = np.where(np.arange(1500) % 10 > 0, 0, 1 + np.arange(1500) // 10 % 6)
+    rank = np.array([(blocks[:k] == blocks[k]).sum() for k in range(1500)])
+    batches = Batches(7)
+    batches.add(UnitIds(np.arange(1500), blocks, rank), np.ones((1500, 1)))
+    assert (batches.sizes[1:] == batches.sizes[1]).all()
+    assert batches.sizes[0] >= 16 * batches.sizes[1]  # 54 times as many visits
+    np.testing.assert_array_equal(batches.means(), 1.0)
 
 
 @pytest.mark.parametrize(("features", "estimator"), PATHS, ids=str)

@@ -190,7 +190,7 @@ class BatchedUnits:
     def terms(self) -> Terms:
         """One term for each batch."""
         if self._solved is None:
-            self._solved = self.merged.terms(self._regressors(), self.merged.batches.unit_weights(self.strata()))
+            self._solved = self.merged.terms(self._regressors, self.merged.batches.unit_weights(self.strata()))
         return self._solved
 
     def _regressors(self) -> Iterator[tuple[UnitIds, FloatArray]]:

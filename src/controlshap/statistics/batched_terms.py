@@ -6,13 +6,14 @@ solution of the first units. With G the weighted mean of a a' over all units and
     phi = phi_1 + L U,    U the weighted mean of a (target - a' phi_1)
 
 solves the normal equations, whatever phi_1 is, and phi_1 + L U_k for the units of batch k are values whose weighted
-mean it is. That phi_1 is all but phi, so that residuals are those of the solution, takes a (a' (phi_1 - phi_0)) off
-each batch: from regressors alone, which are made again from their streams.
+mean it is. That phi_1 is phi, so that residuals are those of the solution, takes a (a' (phi_1 - phi_0)) off each
+batch: from regressors alone, which are made again from their streams. Units of a row that is visited more often than
+others count less; the solution of all units alike would be that of such a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
@@ -24,6 +25,9 @@ from controlshap.statistics.batches import Batches
 from controlshap.statistics.terms import LeastSquaresTerms, MeanTerms, Terms
 from controlshap.statistics.visits import UnitIds
 
+Regressors = Callable[[], Iterable[tuple[UnitIds, FloatArray]]]
+"""Makes the regressors of all units again, in parts."""
+
 
 class Merged(Protocol):
     """Terms that are added to batches."""
@@ -33,7 +37,7 @@ class Merged(Protocol):
     def add(self, units: UnitIds, terms: Terms) -> None:
         """Add the terms of some units."""
 
-    def terms(self, regressors: Iterable[tuple[UnitIds, FloatArray]], weights: FloatArray) -> Terms:
+    def terms(self, regressors: Regressors, weights: FloatArray) -> Terms:
         """One term for each batch, from the regressors of all units again, and the weight of a unit of each block."""
 
 
@@ -56,7 +60,7 @@ class MergedMeans:
             raise TypeError(f"{type(terms).__name__} are no terms of a mean")
         self.batches.add(units, terms.values)
 
-    def terms(self, regressors: Iterable[tuple[UnitIds, FloatArray]], weights: FloatArray) -> MeanTerms:  # noqa: ARG002
+    def terms(self, regressors: Regressors, weights: FloatArray) -> MeanTerms:  # noqa: ARG002
         """Means of batches."""
         return MeanTerms(self.batches.means())
 
@@ -155,15 +159,14 @@ class MergedSquares:
         phi_0.
     base : ndarray of shape (o, f)
         v(0).
-    gram, by_draw
-        Sums over units of a a', and of a times the targets of each draw.
+    by_draw : ndarray of shape (p, draws, o)
+        Sum over units of a times the targets of each draw.
     """
 
     batches: Batches
     start: FloatArray
     base: FloatArray
     paired: bool
-    gram: FloatArray
     by_draw: FloatArray
     n_units: int = 0
 
@@ -174,7 +177,7 @@ class MergedSquares:
         p = first.n_players
         start = first.solve(np.full((1, n), 1.0 / n))[0, :p]
         by_draw = np.zeros((p, n_draws if batches.n_blocks == 1 else 0, n_outputs))
-        return cls(batches, start, first.base, first.paired, np.zeros((p, p)), by_draw)
+        return cls(batches, start, first.base, first.paired, by_draw)
 
     def add(self, units: UnitIds, terms: Terms) -> None:
         """Sum what the normal equations need."""
@@ -183,24 +186,25 @@ class MergedSquares:
         a = terms.regressors
         residuals = terms.targets - np.tensordot(a, self.start, axes=1)
         self.batches.add(units, a[:, :, None, None] * residuals[:, None])
-        self.gram += a.T @ a
         if self.by_draw.shape[1]:
             self.by_draw += np.tensordot(a, terms.draw_targets[..., 0], axes=([0], [0]))
         self.n_units += len(a)
 
-    def terms(self, regressors: Iterable[tuple[UnitIds, FloatArray]], weights: FloatArray) -> LinearisedTerms:
+    def terms(self, regressors: Regressors, weights: FloatArray) -> LinearisedTerms:
         """Values of batches."""
         p = len(self.start)
-        pooled = self.batches.sums.sum(axis=(0, 1)) / self.n_units
-        change = np.tensordot(_lift(self.gram / self.n_units), pooled, axes=1)  # phi_1 - phi_0, units weighted alike
-        moved = self.batches.empty_like()
         gram, mean = np.zeros((p, p)), np.zeros(p)
-        for units, a in regressors:
-            moved.add(units, a[:, :, None, None] * np.tensordot(a, change, axes=1)[:, None])
+        for units, a in regressors():
             scaled = weights[units.block, None] * a
             gram += scaled.T @ a
             mean += scaled.sum(axis=0)
-        lift, means = _lift(gram), self.batches.means() - moved.means()
+        lift = _lift(gram)
+        pooled = np.tensordot(weights, self.batches.sums.sum(axis=1), axes=1)
+        change = np.tensordot(lift, pooled, axes=1)  # phi_1 - phi_0
+        moved = self.batches.empty_like()
+        for units, a in regressors():
+            moved.add(units, a[:, :, None, None] * np.tensordot(a, change, axes=1)[:, None])
+        means = self.batches.means() - moved.means()
         values = np.empty((len(means), p + 1, *means.shape[2:]))
         values[:, :p] = self.start + change + np.einsum("ij,njof->niof", lift, means)
         values[:, p] = self.base

@@ -1,8 +1,9 @@
 """Units in batches, as they come: sums that take no more memory however many units there are. Arrays only.
 
 A batch is a run of consecutive visits to one block (of consecutive units, where draws are independent). A block has a
-fixed number of places for batches; when these are full, neighbours are put together and a batch holds twice as many
-units. Which units share a batch depends on how many there are and on nothing else. Means of batches serve as units
+fixed number of places for batches; when these are full, its neighbours are put together and a batch of it holds twice
+as many units: a block that is visited more often than others leaves theirs as they are. Which units share a batch
+depends on how many there are and on nothing else. Means of batches serve as units
 do, with their sizes (`TwoStageDesign.sizes`).
 """
 
@@ -34,20 +35,21 @@ class Batches:
     ----------
     n_blocks : int
         Blocks of a finite background; one where draws are independent.
-    size : int
-        Units of a full batch.
+    sizes : ndarray of shape (n_blocks,)
+        Units of a full batch of each block.
     counts : ndarray of shape (n_blocks, places)
     sums : ndarray of shape (n_blocks, places, ...)
         Made with the first units.
     """
 
     n_blocks: int
-    size: int = 1
+    sizes: IntArray = field(init=False)
     counts: IntArray = field(init=False)
     sums: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
         places = max(FEWEST_PLACES, two_stage.MANY_UNITS // self.n_blocks)
+        self.sizes = np.ones(self.n_blocks, dtype=np.int64)
         self.counts = np.zeros((self.n_blocks, places - places % 2), dtype=np.int64)
 
     def add(self, units: UnitIds, values: FloatArray) -> None:
@@ -55,10 +57,11 @@ class Batches:
         places = self.counts.shape[1]
         if not hasattr(self, "sums"):
             self.sums = np.zeros((*self.counts.shape, *values.shape[1:]))
-        while units.rank.max(initial=0) >= self.size * places:
-            self.counts, self.sums = _pair_up(self.counts), _pair_up(self.sums)
-            self.size *= 2
-        numbers, index = np.unique(units.block * places + units.rank // self.size, return_inverse=True)
+        while (full := units.rank >= self.sizes[units.block] * places).any():
+            blocks = np.unique(units.block[full])
+            self.counts[blocks], self.sums[blocks] = _pair_up(self.counts[blocks]), _pair_up(self.sums[blocks])
+            self.sizes[blocks] *= 2
+        numbers, index = np.unique(units.block * places + units.rank // self.sizes[units.block], return_inverse=True)
         index = index.reshape(-1)
         self.counts.reshape(-1)[numbers] += np.bincount(index)
         flat = self.sums.reshape(-1, *self.sums.shape[2:])  # a view
