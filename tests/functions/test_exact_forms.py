@@ -202,18 +202,6 @@ def test_single_precision_costs_no_row_its_exact_values(n_trees):
     assert not agrees(form, near_zero, wrong, others).any()
 
 
-class Rescaled(LogisticRegression):
-    """Looks like a logistic regression and predicts something else."""
-
-    __module__ = "sklearn.linear_model"
-
-    def predict_proba(self, X):
-        return super().predict_proba(X) ** 2
-
-
-Rescaled.__name__ = "LogisticRegression"  # which is what it is known by
-
-
 def test_a_forest_too_large_for_its_background_is_sampled(monkeypatch):
     X = np.random.default_rng(0).normal(size=(60, 4))
     forest = RandomForestRegressor(n_estimators=5, random_state=0).fit(X, X[:, 0] * X[:, 1])
@@ -235,21 +223,16 @@ def test_what_is_not_quite_the_form_is_sampled(data):
     assert recognise(LogisticRegression()) is None  # not fitted
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(80, 7))
-    posing = Rescaled().fit(Z, Z[:, 0] > 0)
+    posing = LogisticRegression().fit(Z, Z[:, 0] > 0)
+    plain = posing.predict_proba
+    posing.predict_proba = lambda rows: plain(rows) ** 2  # what somebody did to it
     with pytest.warns(cs.NotExactWarning, match="on the background"):
         explanation = cs.explain(posing, data.x, data.background, budget=400, rng=0)
     assert explanation.status[0] == "budget reached"
     seen = []
-
-    class Counting(LogisticRegression):
-        __module__ = "sklearn.linear_model"
-
-        def predict_proba(self, X):
-            seen.append(len(X))
-            return super().predict_proba(X)
-
-    counting = Counting(C=1e12, max_iter=10_000).fit(Z * 1e3, Z[:, 0] > 0)
-    counting.__class__.__name__ = "LogisticRegression"
+    counting = LogisticRegression(C=1e12, max_iter=10_000).fit(Z * 1e3, Z[:, 0] > 0)
+    uncounted = counting.predict_proba
+    counting.predict_proba = lambda rows: seen.append(len(rows)) or uncounted(rows)
     assert recognise(counting) is not None
     explainer = cs.Explainer(counting, 1e3 * data.background)
     with pytest.warns(cs.NotExactWarning, match="within reach"):

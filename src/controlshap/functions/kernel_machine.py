@@ -79,17 +79,7 @@ class KernelMachine(KnownFunction):
         index = np.zeros((self.coef.shape[1], players.n_players, players.n_players))
         step = max(1, BATCH // max(1, at_x.size))
         for start in range(0, len(draws), step):
-            at_draws = self._factors(draws[start : start + step], players)
-            gaps = at_x - at_draws
-            for node, weight in zip(*unit_nodes(max(1, players.n_players - 1)), strict=True):
-                factors = node * gaps + at_draws
-                # at most 1/t or 1/(1 - t); a factor of 0 has no gap either, and makes the product 0
-                ratios = np.divide(gaps, factors, out=np.zeros_like(gaps), where=factors > 0).reshape(len(gaps), -1)
-                products = weight * factors.prod(axis=0)
-                for output, coef in enumerate(self.coef.T):
-                    index[output] += (ratios * (coef[:, None] * products).reshape(-1)) @ ratios.T
-        players_alone = np.arange(players.n_players)
-        index[:, players_alone, players_alone] = 0.0
+            index += product_interactions(at_x, self._factors(draws[start : start + step], players), self.coef)
         index /= len(draws)
         return index[0] if len(index) == 1 else np.moveaxis(index, 0, -1)
 
@@ -115,6 +105,22 @@ def product_values(at_x: FloatArray, at_draws: FloatArray) -> FloatArray:
         values += products
     values *= gaps
     return values
+
+
+def product_interactions(at_x: FloatArray, at_draws: FloatArray, coef: FloatArray) -> FloatArray:
+    """Interactions `(outputs, players, players)`, summed over draws, of products times `coef` `(terms, outputs)`."""
+    gaps = at_x - at_draws
+    index = np.zeros((coef.shape[1], len(gaps), len(gaps)))
+    for node, weight in zip(*unit_nodes(max(1, len(gaps) - 1)), strict=True):
+        factors = node * gaps + at_draws
+        # at most 1/t or 1/(1 - t); a factor of 0 has no gap either, and makes the product 0
+        ratios = np.divide(gaps, factors, out=np.zeros_like(gaps), where=factors > 0).reshape(len(gaps), -1)
+        products = weight * factors.prod(axis=0)
+        for output, of_terms in enumerate(coef.T):
+            index[output] += (ratios * (of_terms[:, None] * products).reshape(-1)) @ ratios.T
+    players_alone = np.arange(len(gaps))
+    index[:, players_alone, players_alone] = 0.0
+    return index
 
 
 def read_kernel_machine(model: Any, *, margin: bool) -> KernelMachine | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from controlshap.functions.kernel_machine import read_kernel_machine
 from controlshap.functions.logistic import PRECISION
 from controlshap.functions.network import Network
 from controlshap.functions.tree_readers.read import count_probes, read_trees
-from controlshap.models.derivatives.closed_form import closed_form
+from controlshap.models.derivatives.closed_form import ClosedForm, closed_form, is_one_of
 from controlshap.models.margins import MarginOf
 from controlshap.models.one_class import OneClass
 
@@ -28,6 +27,10 @@ MOST_CONTROL_STEPS = 2e7
 #: Transformers of scikit-learn that make each column of the same column alone.
 _BY_COLUMN = (
     "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "PowerTransformer", "QuantileTransformer",
+)  # fmt: skip
+_AVERAGES = (
+    "VotingRegressor", "VotingClassifier", "StackingRegressor", "StackingClassifier", "BaggingRegressor",
+    "BaggingClassifier",
 )  # fmt: skip
 
 
@@ -61,27 +64,36 @@ def recognise_margin(source: Any, n_background: int) -> KnownFunction | None:
 def read_form(model: Any, *, margin: bool) -> KnownFunction | None:
     """The function that a fitted model predicts: a value, a probability, or with `margin` what is before its link."""
     closed = closed_form(model)
-    if closed is not None and (margin or closed.link == "identity"):
-        from controlshap.functions.polynomial import Quadratic
-
-        single = len(closed.coef) == 1
-        return Quadratic(closed.intercept[0], closed.coef[0]) if single else Quadratic(closed.intercept, closed.coef)
     if closed is not None:
-        if closed.link != "logistic":
-            return None  # a softmax is no product
-        no_slope = np.zeros(closed.coef.shape[1])
-        return Network(0.0, no_slope, closed.coef, closed.intercept, np.ones(1), PRECISION)
-    for reader in (read_kernel_machine, _read_pipeline, _read_average, read_trees):
+        return _of_closed_form(closed, margin=margin)
+    for reader in (read_kernel_machine, _read_pipeline, _read_average, _read_calibrated, _read_powers, read_trees):
         function = reader(model, margin=margin)
         if function is not None:
             return function
     return None
 
 
+def _of_closed_form(closed: ClosedForm, *, margin: bool) -> KnownFunction | None:
+    """A linear model, behind its link or, with `margin`, before it."""
+    if closed.link == "identity" or (margin and closed.link != "exponential"):
+        from controlshap.functions.polynomial import Quadratic
+
+        single = len(closed.coef) == 1
+        return Quadratic(closed.intercept[0], closed.coef[0]) if single else Quadratic(closed.intercept, closed.coef)
+    no_slope = np.zeros(closed.coef.shape[1])
+    if closed.link == "exponential":
+        from controlshap.functions.exponential import Exponentials
+
+        return Exponentials(0.0, no_slope, closed.coef, closed.intercept, np.ones(1))
+    if closed.link == "logistic":
+        return Network(0.0, no_slope, closed.coef, closed.intercept, np.ones(1), PRECISION)
+    return None  # a softmax is no product
+
+
 def evaluations_to_recognise(source: Any) -> int:
     """Most model evaluations that `recognise` takes, once for an explainer."""
     model, _ = _split_source(source)
-    inner = [step for _, step in model.steps[-1:]] if _is_one_of(model, "sklearn.pipeline", ("Pipeline",)) else []
+    inner = [step for _, step in model.steps[-1:]] if is_one_of(model, "sklearn.pipeline", ("Pipeline",)) else []
     inner += [part for part in getattr(model, "estimators_", ()) if _is_average(model)]
     return sum(evaluations_to_recognise(part) for part in inner) if inner else count_probes(model)
 
@@ -112,18 +124,12 @@ def _split_source(source: Any) -> tuple[Any, bool]:
     return source, hasattr(source, "classes_") and not hasattr(source, "predict_proba")
 
 
-def _is_one_of(model: Any, package: str, names: tuple[str, ...]) -> bool:
-    """Whether a model is of one of these types exactly: a subclass may predict anything."""
-    module = sys.modules.get(package)
-    return any(type(model) is getattr(module, name, None) for name in names)
-
-
 def _read_pipeline(model: Any, *, margin: bool) -> KnownFunction | None:
     """A known model behind transformers of single columns."""
-    if not _is_one_of(model, "sklearn.pipeline", ("Pipeline",)):
+    if not is_one_of(model, "sklearn.pipeline", ("Pipeline",)):
         return None
     before = [step for _, step in model.steps[:-1] if step is not None and step != "passthrough"]
-    if not all(_is_one_of(step, "sklearn.preprocessing", _BY_COLUMN) for step in before):
+    if not all(is_one_of(step, "sklearn.preprocessing", _BY_COLUMN) for step in before):
         return None
     from controlshap.functions.composed import Transformed
 
@@ -132,15 +138,15 @@ def _read_pipeline(model: Any, *, margin: bool) -> KnownFunction | None:
 
 
 def _is_average(model: Any) -> bool:
-    return _is_one_of(
-        model, "sklearn.ensemble", ("VotingRegressor", "VotingClassifier", "StackingRegressor", "StackingClassifier")
-    )
+    return is_one_of(model, "sklearn.ensemble", _AVERAGES)
 
 
 def _read_average(model: Any, *, margin: bool) -> KnownFunction | None:
     """A mean of known models, or a linear model on top of them."""
     if not _is_average(model) or not hasattr(model, "estimators_"):
         return None
+    if hasattr(model, "estimators_features_"):
+        return _read_bagging(model, margin=margin)
     if hasattr(model, "final_estimator_"):
         return _read_stacking(model, margin=margin)
     if margin or getattr(model, "voting", "soft") != "soft":
@@ -148,6 +154,50 @@ def _read_average(model: Any, *, margin: bool) -> KnownFunction | None:
     given = [1.0] * len(model.estimators_) if model.weights is None else _used_weights(model)
     parts = [read_form(part, margin=False) for part in model.estimators_]
     return _combine(parts, np.asarray(given, dtype=float) / np.sum(given), 0.0)
+
+
+def _read_bagging(model: Any, *, margin: bool) -> KnownFunction | None:
+    """The mean of models that were fitted on all columns; of classifiers where all know all classes."""
+    everything = np.arange(model.n_features_in_)
+    if margin or any(not np.array_equal(columns, everything) for columns in model.estimators_features_):
+        return None
+    if hasattr(model, "classes_") and any(len(part.classes_) != len(model.classes_) for part in model.estimators_):
+        return None
+    parts = [read_form(part, margin=False) for part in model.estimators_]
+    return _combine(parts, np.full(len(parts), 1.0 / len(parts)), 0.0)
+
+
+def _read_calibrated(model: Any, *, margin: bool) -> KnownFunction | None:
+    """The mean probability of linear classifiers of two classes, each behind a logistic function of its score."""
+    if margin or not is_one_of(model, "sklearn.calibration", ("CalibratedClassifierCV",)):
+        return None
+    if not hasattr(model, "classes_") or len(model.classes_) != 2 or model.method != "sigmoid":
+        return None
+    scores = [closed_form(part.estimator) for part in model.calibrated_classifiers_]
+    known = [score for score in scores if score is not None]
+    if len(known) < len(scores):
+        return None
+    curves = [part.calibrators[0] for part in model.calibrated_classifiers_]
+    slopes, shifts = (np.array([getattr(curve, name) for curve in curves]) for name in ("a_", "b_"))
+    weights = -slopes[:, None] * np.concatenate([score.coef for score in known])
+    intercepts = -(slopes * np.concatenate([score.intercept for score in known]) + shifts)
+    shares = np.full(len(known), 1.0 / len(known))
+    return Network(0.0, np.zeros(weights.shape[1]), weights, intercepts, shares, PRECISION)
+
+
+def _read_powers(model: Any, *, margin: bool) -> KnownFunction | None:
+    """A linear regression of the logarithm of a target, which is predicted by the exponential."""
+    if margin or not is_one_of(model, "sklearn.compose", ("TransformedTargetRegressor",)):
+        return None
+    if model.transformer is not None or model.inverse_func not in (np.exp, np.expm1):
+        return None
+    closed = closed_form(getattr(model, "regressor_", None))
+    if closed is None or closed.link != "identity" or len(closed.coef) != 1:
+        return None
+    from controlshap.functions.exponential import Exponentials
+
+    shift = -1.0 if model.inverse_func is np.expm1 else 0.0
+    return Exponentials(shift, np.zeros(closed.coef.shape[1]), closed.coef, closed.intercept, np.ones(1))
 
 
 def _used_weights(model: Any) -> list[float]:

@@ -18,12 +18,13 @@ _IDENTITY = ("squared_error", "absolute_error", "quantile")
 def read_forest(model: Any, *, margin: bool) -> Reading | None:  # noqa: ARG001 (a mean has no link)
     """The mean of trees, `RandomForest*` and `ExtraTrees*`, or a single one, `DecisionTree*` and `ExtraTree*`."""
     trees = getattr(model, "estimators_", [model])
-    if model.n_outputs_ != 1:
-        return None
+    if model.n_outputs_ != 1 and hasattr(model, "classes_"):
+        return None  # probabilities of several targets are lists
     classes = len(model.classes_) if hasattr(model, "classes_") else 0
     # As the library explains classifiers: the probability of class 1 of two, else all of them.
     wanted = slice(1, 2) if classes == 2 else slice(None)
-    nodes = [_nodes(tree.tree_, tree.tree_.value[:, 0, wanted] / len(trees)) for tree in trees]
+    values = [tree.tree_.value[:, 0, wanted] if classes else tree.tree_.value[:, :, 0] for tree in trees]
+    nodes = [_nodes(tree.tree_, value / len(trees)) for tree, value in zip(trees, values, strict=True)]
     n_outputs = nodes[0].values.shape[1]
     predict = (lambda rows: model.predict_proba(rows)[:, wanted]) if classes else model.predict
     return Reading(nodes, predict, model.n_features_in_, float32=True, offset=np.zeros(n_outputs))
