@@ -290,8 +290,6 @@ UNKNOWN = {
     "not fitted": lambda: RandomForestRegressor(),
     "AdaBoost": lambda: AdaBoostRegressor(**FEW).fit(TRAIN, SCORE),
     "isolation": lambda: IsolationForest(**FEW).fit(TRAIN),
-    "two targets, tree": lambda: DecisionTreeRegressor(max_depth=2).fit(TRAIN, TRAIN[:, :2]),
-    "two targets, forest": lambda: RandomForestRegressor(**FEW).fit(TRAIN, TRAIN[:, :2]),
     "two targets, classes": lambda: RandomForestClassifier(**FEW).fit(TRAIN, np.column_stack([TWO, THREE])),
     "two targets, xgboost": lambda: xgboost.XGBRegressor(**XGB).fit(TRAIN, TRAIN[:, :2]),
     "boosting from a model": lambda: GradientBoostingRegressor(init=LinearRegression(), **FEW).fit(TRAIN, SCORE),

@@ -69,7 +69,7 @@ class Exponentials(HiddenLayer):
 
     @property
     def _sizes(self) -> FloatArray:
-        """What the products of the players' factors are multiplied with."""
+        """Coefficients of the products of the players' factors."""
         sizes: FloatArray = self.scales * np.exp(self.intercepts)
         return sizes
 

@@ -84,16 +84,18 @@ class ClosedForm:
 
 def closed_form(source: Any) -> ClosedForm | None:
     """Return the closed form of a fitted scikit-learn model, or None if it has none."""
-    link = _link(source)
-    if link is None or not hasattr(source, "coef_"):
+    if not hasattr(source, "coef_"):
         return None
     coef = np.atleast_2d(np.asarray(source.coef_, dtype=float))
+    link = _link(source, len(coef))
+    if link is None:
+        return None
     intercept = np.broadcast_to(np.atleast_1d(np.asarray(source.intercept_, dtype=float)), (len(coef),))
-    return ClosedForm(coef, intercept, "softmax" if link == "logistic" and len(coef) > 1 else link)
+    return ClosedForm(coef, intercept, link)
 
 
-def _link(source: Any) -> str | None:
-    """What the linear score of a model goes through; None where it is not known."""
+def _link(source: Any, n_scores: int) -> str | None:
+    """The link between linear scores and what a model predicts; None where it is not known."""
     if _is_in(source, _LINEAR):
         return "identity"
     if _is_in(source, _EXPONENTIAL):
@@ -104,9 +106,9 @@ def _link(source: Any) -> str | None:
         return "identity"  # of the decision function
     # liblinear and stochastic gradients fit several classes one against the rest: their probabilities are no softmax
     apart = getattr(source, "solver", "") == "liblinear" or hasattr(source, "loss")
-    if (apart and len(source.classes_) > 2) or getattr(source, "loss", "log_loss") != "log_loss":
+    if (apart and n_scores > 1) or getattr(source, "loss", "log_loss") != "log_loss":
         return None
-    return "logistic"
+    return "logistic" if n_scores == 1 else "softmax"
 
 
 def _has_identity_link(source: Any) -> bool:
