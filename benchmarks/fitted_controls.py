@@ -6,6 +6,10 @@ The 22 kinds of `efficiency_kinds.py` (the first half was looked at while the ru
 `fitted_kinds.py`, 100 background rows. Both runs have the same seeds and design. Coverage is that of 95 %
 intervals, over players that matter. Own time is processor time of an explanation less that of the model alone.
 Writes results/fitted_controls.md, but for `--only`.
+
+    python benchmarks/fitted_controls.py --trials [--only EXPRESSION] [--rows 2] [--budgets 500,2000,10000]
+
+counts the trials that would have been decided otherwise with other rules of stopping them, and prints their time.
 """
 
 from __future__ import annotations
@@ -20,11 +24,14 @@ from unittest import mock
 
 import numpy as np
 from efficiency_cases import kind_case
-from efficiency_kinds import HELD_BACK, TUNED
+from efficiency_kinds import HELD_BACK, TUNED, make_kind
 from efficiency_truth import find_truth
 from fitted_kinds import NAMES, make_model
 
 import controlshap as cs
+from controlshap.controls import shallow_trees
+from controlshap.controls.base import FoldedRows
+from controlshap.crossfitting import fit
 from controlshap.engine import choice
 
 HERE = Path(__file__).resolve().parent
@@ -76,6 +83,41 @@ def measure(model: object, background: np.ndarray, rows: np.ndarray, truth: np.n
     return float(np.mean(errors)), float(np.mean(inside)), ratio, own, ", ".join(extra)
 
 
+def compare_trials(names: list[str], n_rows: int, budgets: list[int]) -> None:
+    """Decisions of other rules of stopping a trial, on the evaluations of the same rows."""
+    rules = {"rows 400, to the end": (400, np.inf), "rows 400": (400, shallow_trees.HALFWAY)}
+    rules |= {"rows 300, to the end": (300, np.inf), "rows 300": (300, shallow_trees.HALFWAY)}
+    rules |= {"rows 300, halfway 1": (300, 1.0), "rows 200": (200, shallow_trees.HALFWAY)}
+    decided: dict[str, list[set[str]]] = {name: [] for name in rules}
+    seconds = dict.fromkeys(rules, 0.0)
+    keep = fit.keep_useful
+
+    def try_all(learners, data, n_folds):
+        if any(learner.on_trial for learner in learners):
+            for name, (n_tried, halfway) in rules.items():
+                again = [FoldedRows(one.rows, one.outputs, one.fold, one.output) for one in data]
+                began = time.process_time()
+                with mock.patch.multiple(fit, TRIAL_ROWS=n_tried), mock.patch.object(shallow_trees, "HALFWAY", halfway):
+                    decided[name].append({type(kept).__name__ for kept in keep(learners, again, n_folds)})
+                seconds[name] += time.process_time() - began
+        return tuple(learner for learner in learners if not learner.on_trial)
+
+    with mock.patch.object(fit, "keep_useful", try_all):
+        for name in names:
+            model, X = make_model(name) if name in NAMES else make_kind(name)[:2]
+            for budget in budgets:
+                cs.Explainer(lambda some, model=model: model(some), X[:N_BACKGROUND])(X[-n_rows:], budget=budget, rng=1)
+    first = decided["rows 400, to the end"]
+    print("| rule | quadratic stands | decided otherwise | trees stand | decided otherwise | ms a trial |")
+    print("|---|---|---|---|---|---|")
+    for name, found in decided.items():
+        cells = [name]
+        for control in ("Polynomial", "ShallowTrees"):
+            pairs = [(control in one, control in other) for one, other in zip(found, first, strict=True)]
+            cells += [f"{sum(one for one, _ in pairs)}", f"{sum(one != other for one, other in pairs)}"]
+        print(f"| {' | '.join(cells)} | {1e3 * seconds[name] / len(found):.1f} |")
+
+
 def main() -> None:
     """Measure, print and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -83,10 +125,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--budgets", default="500,2000,10000")
     parser.add_argument("--only", default="", help="kinds whose name matches this expression")
+    parser.add_argument("--trials", action="store_true", help="compare rules of stopping a trial; nothing is written")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     budgets = [int(budget) for budget in arguments.budgets.split(",")]
     names = [name for name in (*TUNED, *HELD_BACK, *NAMES) if re.search(arguments.only, name)]
+    if arguments.trials:
+        compare_trials(names, arguments.rows, budgets)
+        return
     size = f"{arguments.rows} rows x {arguments.seeds} seeds, {N_BACKGROUND} background rows"
     columns = ["kind, players", "evaluations", "ridge over auto", "coverage, ridge", "auto"]
     columns += ["reported over observed, ridge", "auto", "ms, ridge", "auto", "kept"]

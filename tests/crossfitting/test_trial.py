@@ -6,8 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import controlshap as cs
 from controlshap.controls import LogisticRidge, Polynomial
-from controlshap.controls.base import FoldedRows
-from controlshap.controls.shallow_trees import ShallowTrees, fit_shallow_trees
+from controlshap.controls.base import Control, FoldedRows
+from controlshap.controls.shallow_trees import LEAF_ROWS, ShallowTrees
 from controlshap.crossfitting.fit import keep_useful
 
 RNG = np.random.default_rng(4)
@@ -103,11 +103,45 @@ def test_a_tree_is_found_again():
     rows = RNG.integers(0, 5, (600, 6)).astype(float)
     outputs = 1.0 * ((rows[:, 0] > 1) & (rows[:, 3] < 3))
     data = FoldedRows(rows, outputs, np.arange(600) % 6 - 1)
-    found = [fit_shallow_trees(data, 2, data.outputs, 1, depth, 1.0).predict(rows) for depth in (1, 2)]
+    fits = [ShallowTrees(n_trees=1, depth=depth, learning_rate=1.0, start=None).fit(data, 2) for depth in (1, 2)]
+    found = [fit.predict(rows) for fit in fits]
     assert_allclose(found[1], outputs, atol=1e-12)
     assert np.abs(found[0] - outputs).max() > 0.1  # negative control
 
 
 def test_trees_of_one_leaf_are_a_constant():
     data = folded(lambda rows: np.full(len(rows), 2.5))
-    assert_allclose(fit_shallow_trees(data, None, data.outputs, 3, 2, 0.5).predict(data.rows), 2.5, rtol=1e-12)
+    assert_allclose(ShallowTrees(n_trees=3, depth=2, start=None).fit(data, None).predict(data.rows), 2.5, rtol=1e-12)
+
+
+def test_a_split_is_the_best_there_is():
+    data = folded(bent, n_rows=120)
+    keep = data.fold != 0
+    rows, outputs = data.rows[keep], data.outputs[keep]
+    found = ShallowTrees(n_trees=1, depth=1, learning_rate=1.0, start=None).fit(data, 0).predict(rows)
+    cuts = [np.unique(column) for column in data.rows[data.fold < 0].T]
+    least = np.inf
+    for column, own in enumerate(cuts):
+        for cut in 0.5 * (own[1:] + own[:-1]):
+            below = rows[:, column] <= cut
+            if min(below.sum(), (~below).sum()) >= LEAF_ROWS:
+                least = min(least, sum(((part - part.mean()) ** 2).sum() for part in (outputs[below], outputs[~below])))
+    assert_allclose(((outputs - found) ** 2).sum(), least, rtol=1e-5)
+    assert least < 0.95 * ((outputs - outputs.mean()) ** 2).sum()
+
+
+@pytest.mark.parametrize("start", [None, RIDGE], ids=str)
+def test_what_trees_leave_is_measured_as_that_of_any_control(start):
+    data, trees = folded(stepped), ShallowTrees(start=start)
+    expected = Control.leaves(trees, data, range(2), np.inf)
+    assert_allclose(trees.leaves(folded_again(data), range(2), np.inf), expected, rtol=1e-9)
+    assert trees.leaves(folded_again(data), range(2), 0.01 * expected) == np.inf
+    data = folded(stepped, n_rows=6_000)  # of which trees are fitted to some
+    assert_allclose(
+        trees.leaves(folded_again(data), range(2), np.inf), Control.leaves(trees, data, range(2), np.inf), rtol=1e-9
+    )
+
+
+def folded_again(data):
+    """The same rows, with nothing fitted to them yet."""
+    return FoldedRows(data.rows, data.outputs, data.fold)

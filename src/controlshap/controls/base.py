@@ -130,6 +130,11 @@ class FoldedRows:
         return self.remember(("subtract", key), make)
 
     @cached_property
+    def labels(self) -> list[int]:
+        """The folds there are, -1 first."""
+        return [int(k) for k in np.unique(self.fold)]
+
+    @cached_property
     def center(self) -> FloatArray:
         """Means of the columns."""
         mean: FloatArray = self.rows.mean(axis=0)
@@ -202,6 +207,12 @@ class Control(ABC):  # noqa: B024 (which of the methods are implemented is for t
     def fit(self, data: FoldedRows, fold: int | None) -> KnownFunction:
         """Fit a function to the rows outside a fold (None: to all)."""
         raise NotImplementedError(f"{type(self).__name__} is not fitted to evaluated rows")
+
+    def leaves(self, data: FoldedRows, folds: Sequence[int], limit: float) -> float:  # noqa: ARG002
+        """Sum of squares left of folds that the fits did not see; may be infinite where it is far over a limit."""
+        inside = [np.flatnonzero(data.fold == k) for k in folds]
+        found = [self.fit(data, k).predict(data.rows[rows]) for k, rows in zip(folds, inside, strict=True)]
+        return float(sum(((data.outputs[rows] - f) ** 2).sum() for rows, f in zip(inside, found, strict=True)))
 
     def fit_coalitions(
         self, signs: FloatArray, targets: FloatArray, others: IntArray

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import final
 
 import numpy as np
+import scipy.linalg
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray, IntArray
@@ -78,54 +79,92 @@ def fit_polynomial(
     Products are of those columns that matter most (by a linear fit to the outputs), as many as `max_terms` allows.
     """
     targets = data.outputs if targets is None else targets
-    labels = [int(k) for k in np.unique(data.fold)]
     own = _columns(data, fold, degree, max_terms)
     # one design for all folds: each uses those of its terms whose columns are its own
-    others = [_columns(data, k, degree, max_terms) for k in labels if k >= 0 and len(labels) > 1]
+    others = [_columns(data, k, degree, max_terms) for k in data.labels if k >= 0 and len(data.labels) > 1]
     every = np.unique(np.concatenate([own, *others]))
-    first, second = (every[part] for part in np.triu_indices(len(every)))
-    key = (degree, max_terms, tuple(every))
-    inside = data.remember("inside", lambda: {k: np.flatnonzero(data.fold == k) for k in labels})
-    designs = data.remember(
-        ("designs", key), lambda: {k: _design(data.standardised[inside[k]], first, second) for k in labels}
-    )
-    grams = data.remember(("grams", key), lambda: {k: _gram(design) for k, design in designs.items()})
-    used = np.isin(first, own) & np.isin(second, own)
-    first, second = first[used], second[used]
-    terms = np.flatnonzero(np.concatenate([np.ones(len(data.scale), dtype=bool), used, [True]]))
-    rights = {k: (targets[inside[k]] @ designs[k])[terms] for k in labels if k != fold}
-    of_terms = {k: grams[k][np.ix_(terms, terms)] for k in rights}
-    folds = [k for k in rights if k >= 0]
-    penalty = PENALTIES[0]
+    design = data.remember(("design", tuple(every)), lambda: Design.of(data, every))
+    used = np.isin(design.first, own) & np.isin(design.second, own)
+    chosen = np.flatnonzero(np.concatenate([np.ones(len(data.scale), dtype=bool), used, [True]]))
+    targets = targets[design.order]
+    outside = [k for k in data.labels if k != fold]
+    gram, right = design.moments(outside, chosen, targets)
+    penalty, folds = PENALTIES[0], [k for k in outside if k >= 0]
     if len(folds) > 1:
         # the next fold shows the penalty, in fits that know neither it nor the fold left out
         shown = min((k for k in folds if fold is None or k > fold), default=folds[0])
-        unseen, there = [k for k in rights if k != shown], designs[shown][:, terms]
-        fits = [_solve(of_terms, rights, unseen, penalty) for penalty in PENALTIES]
-        errors = [float(((targets[inside[shown]] - there @ one) ** 2).sum()) for one in fits]
-        penalty = PENALTIES[int(np.argmin(errors))]
-    return _in_own_units(_solve(of_terms, rights, list(rights), penalty), data, first, second)
+        penalty = _choose_penalty(gram, right, *design.moments([shown], chosen, targets))
+    return _in_own_units(_solve(gram, right, penalty), data, design.first[used], design.second[used])
 
 
-def _gram(design: FloatArray) -> FloatArray:
-    return np.asarray(design.T @ design)
+def _choose_penalty(gram: FloatArray, right: FloatArray, of_shown: FloatArray, right_of_shown: FloatArray) -> float:
+    """The penalty with which a fit to the others leaves least of the fold that is shown."""
+    gram, right = gram - of_shown, right - right_of_shown
+    fits = [_solve(gram, right, penalty) for penalty in PENALTIES]
+    # sums of squares, but for what does not depend on the fit
+    squares = [float(fit @ of_shown @ fit - 2.0 * fit @ right_of_shown) for fit in fits]
+    return PENALTIES[int(np.argmin(squares))]
 
 
-def _solve(
-    grams: Mapping[int, FloatArray], rights: Mapping[int, FloatArray], folds: list[int], penalty: float
-) -> FloatArray:
-    """Coefficients from the rows of some folds; the last is the constant, without penalty."""
-    gram = np.sum([grams[k] for k in folds], axis=0)
+@dataclass(frozen=True)
+class Design:
+    """Terms `(terms, n)` at rows of which those of a fold stand together: columns, products and a constant.
+
+    Attributes
+    ----------
+    order : ndarray of shape (n,)
+        The rows' numbers.
+    places : dict of int to slice
+        Where the rows of each fold are.
+    first, second : ndarray of shape (products,)
+        The columns of the products.
+    """
+
+    terms: FloatArray
+    order: IntArray
+    places: dict[int, slice]
+    first: IntArray
+    second: IntArray
+    grams: dict[int, FloatArray] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, data: FoldedRows, columns: IntArray) -> Design:
+        """The columns, and all products of some of them."""
+        order = np.argsort(data.fold, kind="stable")
+        bounds = np.searchsorted(data.fold[order], [*data.labels, data.labels[-1] + 1])
+        places = {k: slice(*bounds[i : i + 2]) for i, k in enumerate(data.labels)}
+        first, second = (columns[part] for part in np.triu_indices(len(columns)))
+        c = len(data.scale)
+        terms = np.ones((c + len(first) + 1, len(order)))
+        terms[:c] = data.standardised[order].T
+        chosen, end = terms[columns], c
+        for number, column in enumerate(chosen):
+            begin, end = end, end + len(chosen) - number
+            np.multiply(column, chosen[number:], out=terms[begin:end])
+        return cls(terms, order, places, first, second)
+
+    def moments(self, folds: Sequence[int], chosen: IntArray, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Sums over the rows of some folds of products of chosen terms with each other, and with targets."""
+        n_terms = len(self.terms)
+        gram, right = np.zeros((n_terms, n_terms)), np.zeros(n_terms)
+        for k in folds:
+            of_fold = self.terms[:, self.places[k]]
+            if k not in self.grams:
+                self.grams[k] = of_fold @ of_fold.T
+            gram += self.grams[k]
+            right += of_fold @ targets[self.places[k]]
+        return (gram, right) if len(chosen) == n_terms else (gram[np.ix_(chosen, chosen)], right[chosen])
+
+
+def _solve(gram: FloatArray, right: FloatArray, penalty: float) -> FloatArray:
+    """Coefficients from sums of products; the last is the constant, without penalty."""
     penalties = np.full(len(gram), penalty * max(1.0, gram[-1, -1]))
     penalties[-1] = 0.0
-    gram[np.diag_indices_from(gram)] += penalties + 1e-12 * np.trace(gram)
-    solution: FloatArray = np.linalg.solve(gram, np.sum([rights[k] for k in folds], axis=0))
-    return solution
-
-
-def _design(standardised: FloatArray, first: IntArray, second: IntArray) -> FloatArray:
-    ones = np.ones((len(standardised), 1))
-    return np.concatenate([standardised, standardised[:, first] * standardised[:, second], ones], axis=1)
+    penalties += 1e-12 * np.trace(gram)
+    penalised = gram.copy()
+    penalised.ravel()[:: len(gram) + 1] += penalties
+    _, solution, failed = scipy.linalg.lapack.dposv(penalised.T, right, overwrite_a=True)
+    return np.linalg.solve(gram + np.diag(penalties), right) if failed else solution
 
 
 def _columns(data: FoldedRows, fold: int | None, degree: int, max_terms: int) -> IntArray:
@@ -140,11 +179,10 @@ def _largest(data: FoldedRows, fold: int | None, max_terms: int) -> IntArray:
     # k columns have k (k + 1) / 2 products
     most = int((np.sqrt(8.0 * max(0, max_terms - len(data.scale)) + 1.0) - 1.0) / 2.0)
     if len(usable) > most:
-        keep = data.others(fold)
-        design = np.concatenate([data.standardised[keep], np.ones((len(keep), 1))], axis=1)
-        gram = design.T @ design
-        gram[np.diag_indices_from(gram)] += 1e-6 * len(design)
-        effect = np.abs(np.linalg.solve(gram, design.T @ data.outputs[keep])[:-1])
+        linear = data.remember("linear", lambda: Design.of(data, usable[:0]))
+        outside = [k for k in data.labels if k != fold]
+        gram, right = linear.moments(outside, np.arange(len(linear.terms)), data.outputs[linear.order])
+        effect = np.abs(_solve(gram, right, 1e-6)[:-1])
         usable = np.sort(usable[np.argsort(-effect[usable], kind="stable")[:most]])
     return usable
 

@@ -7,6 +7,7 @@ told apart as by its own numbers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -25,6 +26,13 @@ MOST_CUTS = 31
 LEAF_ROWS = 5
 #: Share by which gains differ through rounding.
 ROUNDING = 1e-9
+#: Bits of a double that hold whole numbers, less one for the sign.
+MANTISSA = 52
+#: Smallest size of targets that is told from 0.
+SMALLEST = 1e-290
+#: A trial ends after half of the trees where these leave more than this many times its limit: of 77 that stood it one
+#: left so much there (`benchmarks/fitted_controls.py --trials`).
+HALFWAY = 1.2
 
 
 @final
@@ -63,33 +71,125 @@ class ShallowTrees(Control):
 
     def fit(self, data: FoldedRows, fold: int | None) -> KnownFunction:
         """Fit by boosting, a level of a tree at a time."""
-        return data.remember((self, fold), lambda: self._fit(data, data.thin(self.max_rows), fold))
 
-    def _fit(self, data: FoldedRows, thin: FoldedRows, fold: int | None) -> KnownFunction:
+        def make() -> KnownFunction:
+            trees = self._begin(data, fold).grow(self.n_trees).function()
+            return trees if self.start is None else Sum(self.start.fit(data, fold), trees)
 
-        settings = (self.n_trees, self.depth, self.learning_rate)
+        return data.remember((self, fold), make)
+
+    def leaves(self, data: FoldedRows, folds: Sequence[int], limit: float) -> float:
+        """Sum of squares that is left of some folds; infinite where half of the trees leave far too much."""
+        targets = [self._targets(data, k).outputs[data.fold == k] for k in folds]
+        rows, squares = [data.rows[data.fold == k] for k in folds], np.inf
+        for n_trees in (self.n_trees // 2, self.n_trees):
+            found = [
+                self._begin(data, k).grow(n_trees).predict(of_fold) for k, of_fold in zip(folds, rows, strict=True)
+            ]
+            squares = float(sum(((y - f) ** 2).sum() for y, f in zip(targets, found, strict=True)))
+            if squares > HALFWAY * limit:
+                return np.inf
+        return squares
+
+    def _targets(self, data: FoldedRows, fold: int | None) -> FoldedRows:
+        """The rows with what the function that is fitted first leaves of them."""
         if self.start is None:
-            return fit_shallow_trees(thin, fold, thin.outputs, *settings)
-        first = self.start.fit(data, fold)
-        return Sum(first, fit_shallow_trees(thin, fold, thin.outputs - first.predict(thin.rows), *settings))
+            return data
+        return data.subtract((self.start, fold), self.start.fit(data, fold).predict)
+
+    def _begin(self, data: FoldedRows, fold: int | None) -> Boosting:
+        """The trees that were grown for a fold so far."""
+
+        def begin() -> Boosting:
+            thin = data.thin(self.max_rows)
+            cuts, codes = thin.remember("cuts", lambda: _cut(thin))
+            keep, targets = thin.others(fold), self._targets(data, fold).thin(self.max_rows).outputs
+            return Boosting(cuts, codes[keep], targets[keep], self.depth, self.learning_rate)
+
+        return data.remember((self, fold, "begun"), begin)
 
 
-def fit_shallow_trees(
-    data: FoldedRows, fold: int | None, targets: FloatArray, n_trees: int, depth: int, rate: float
-) -> TreeFunction:
-    """Fit to targets `(n,)` of the rows outside a fold, by least squares."""
-    cuts, codes = data.remember("cuts", lambda: _cut(data))
-    keep = data.others(fold)
-    codes, left = codes[keep], targets[keep]
-    mean = float(left.mean())
-    trees, left = [], left - mean
-    for _ in range(n_trees):
-        columns, chosen, node = _grow(codes, left, depth, cuts.shape[1])
-        n_rows = np.bincount(node, minlength=2**depth)
-        values = rate * np.bincount(node, left, minlength=2**depth) / np.maximum(n_rows, 1)
-        left = left - values[node]
-        trees.append(_nodes(columns, cuts[columns, chosen], values))
-    return Nodes.concatenate(trees).to_function(data.rows.shape[1], np.array([mean]), float32=False)
+class Boosting:
+    """Trees fitted one after the other to what is left of targets `(n,)`, by least squares.
+
+    Targets are rounded to whole multiples of a small unit, so that sums are exact and splits that divide the rows alike
+    are found in the same order anywhere; one sum holds a count, in its upper bits, and what is left, in its lower ones.
+    """
+
+    def __init__(self, cuts: FloatArray, codes: IntArray, targets: FloatArray, depth: int, rate: float) -> None:
+        self.cuts, self.codes, self.depth, self.rate = cuts, codes, depth, rate
+        self.places = codes + cuts.shape[1] * np.arange(codes.shape[1])
+        self.mean = float(targets.mean())
+        self.left = targets - self.mean
+        self.trees: list[tuple[IntArray, IntArray, FloatArray]] = []
+
+    def grow(self, n_trees: int) -> Boosting:
+        """Go on until there are so many trees."""
+        while len(self.trees) < n_trees:
+            columns, chosen, node = self._tree()
+            n_rows = np.bincount(node, minlength=2**self.depth)
+            values = self.rate * np.bincount(node, self.left, minlength=2**self.depth) / np.maximum(n_rows, 1)
+            self.left = self.left - values[node]
+            self.trees.append((columns, chosen, values))
+        return self
+
+    def predict(self, rows: FloatArray) -> FloatArray:
+        """Sum of the trees at rows `(n, columns)`."""
+        codes, every = code_by(self.cuts, rows), np.arange(len(rows))
+        found = np.full(len(rows), self.mean)
+        for columns, chosen, values in self.trees:
+            node = np.zeros(len(rows), dtype=np.int64)
+            for _ in range(self.depth):  # the children of node i are 2 i + 1 and 2 i + 2
+                node = 2 * node + 1 + (codes[every, columns[node]] > chosen[node])
+            found += values[node - len(columns)]
+        return found
+
+    def function(self) -> TreeFunction:
+        """The trees as a function with known values."""
+        trees = [_nodes(columns, self.cuts[columns, chosen], values) for columns, chosen, values in self.trees]
+        return Nodes.concatenate(trees).to_function(self.codes.shape[1], np.array([self.mean]), float32=False)
+
+    def _tree(self) -> tuple[IntArray, IntArray, IntArray]:
+        """One tree: column and cut of every inner node in the order of levels, and the leaf of every row.
+
+        A node without a split worth having gets the last cut, which is infinite.
+        """
+        (n, p), n_bins = self.codes.shape, self.cuts.shape[1]
+        shift = MANTISSA - n.bit_length()
+        unit = 0.5 * 2.0**shift / (n * max(float(np.abs(self.left).max()), SMALLEST))
+        packed = np.repeat(np.rint(self.left * unit) + 2.0**shift, p)
+        node, every, columns, chosen = np.zeros(n, dtype=np.int64), np.arange(n), [], []
+        for level in range(self.depth):
+            n_nodes = 2**level
+            cells = (self.places + (p * n_bins * node)[:, None]).ravel()
+            sums = np.bincount(cells, packed, minlength=n_nodes * p * n_bins).astype(np.int64)
+            gain = _gains(sums.reshape(n_nodes, p, n_bins).cumsum(axis=2), shift).reshape(n_nodes, -1)
+            # columns often divide few rows alike: the first of them, whatever the last bits of the gains
+            best = (gain >= (1.0 - ROUNDING) * gain.max(axis=1, keepdims=True)).argmax(axis=1)
+            column, cut = np.divmod(best, n_bins)
+            cut = np.where(gain[np.arange(n_nodes), best] > 0.0, cut, n_bins - 1)
+            columns.append(column)
+            chosen.append(cut)
+            node = 2 * node + (self.codes[every, column[node]] > cut[node])
+        return np.concatenate(columns), np.concatenate(chosen), node
+
+
+def _gains(packed: IntArray, shift: int) -> FloatArray:
+    """Sums of squares that splits explain, but for a factor of each node, from running sums `(nodes, columns, bins)`.
+
+    With c of n rows below the cut and their sum s of S: `(s - S c / n)^2 / (c (n - c))`.
+    """
+    whole = (packed + (1 << (shift - 1))) >> shift
+    below, gain = whole.astype(float), (packed - (whole << shift)).astype(float)
+    n_rows, total = below[:, :1, -1:], gain[:, :1, -1:].copy()
+    above = n_rows - below
+    allowed = (below >= LEAF_ROWS) & (above >= LEAF_ROWS)
+    gain -= below * (total / np.maximum(n_rows, 1.0))
+    above *= below
+    gain *= gain
+    gain /= np.maximum(above, 1.0, out=above)
+    gain *= allowed
+    return gain
 
 
 def _cut(data: FoldedRows) -> tuple[FloatArray, IntArray]:
@@ -109,36 +209,12 @@ def _cut(data: FoldedRows) -> tuple[FloatArray, IntArray]:
     cuts = np.full((len(found), max(len(one) for one in found) + 1), np.inf)
     for own, one in zip(cuts, found, strict=True):
         own[: len(one)] = one
-    codes = [np.searchsorted(one, column) for one, column in zip(found, data.rows.T, strict=True)]
-    return cuts, np.stack(codes, axis=1)
+    return cuts, code_by(cuts, data.rows)
 
 
-def _grow(codes: IntArray, left: FloatArray, depth: int, n_bins: int) -> tuple[IntArray, IntArray, IntArray]:
-    """One tree: column and cut of every inner node in the order of levels, and the leaf of every row.
-
-    A node without a split worth having gets the last cut, which is infinite.
-    """
-    n, p = codes.shape
-    places = codes + n_bins * np.arange(p)
-    repeated, node = np.repeat(left, p), np.zeros(n, dtype=np.int64)
-    columns, chosen = [], []
-    for level in range(depth):
-        n_nodes = 2**level
-        cells = (places + (p * n_bins * node)[:, None]).ravel()
-        shape = n_nodes, p, n_bins
-        counts = np.bincount(cells, minlength=n_nodes * p * n_bins).reshape(shape).cumsum(axis=2)
-        sums = np.bincount(cells, repeated, minlength=n_nodes * p * n_bins).reshape(shape).cumsum(axis=2)
-        above, sums_above = counts[:, :, -1:] - counts, sums[:, :, -1:] - sums
-        gain = sums**2 / np.maximum(counts, 1) + sums_above**2 / np.maximum(above, 1)
-        gain = np.where((counts >= LEAF_ROWS) & (above >= LEAF_ROWS), gain, 0.0).reshape(n_nodes, -1)
-        # columns often divide few rows alike: the first of them, whatever the last bits of the sums
-        best = (gain >= (1.0 - ROUNDING) * gain.max(axis=1, keepdims=True)).argmax(axis=1)
-        column, cut = np.divmod(best, n_bins)
-        cut = np.where(gain[np.arange(n_nodes), best] > 0.0, cut, n_bins - 1)
-        columns.append(column)
-        chosen.append(cut)
-        node = 2 * node + (codes[np.arange(n), column[node]] > cut[node])
-    return np.concatenate(columns), np.concatenate(chosen), node
+def code_by(cuts: FloatArray, rows: FloatArray) -> IntArray:
+    """Numbers of the cuts below each value."""
+    return np.stack([np.searchsorted(own, column) for own, column in zip(cuts, rows.T, strict=True)], axis=1)
 
 
 def _nodes(columns: IntArray, thresholds: FloatArray, values: FloatArray) -> Nodes:
