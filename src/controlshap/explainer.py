@@ -182,7 +182,7 @@ class Explainer:
 
     @property
     def n_background_evaluations(self) -> int:
-        """Model evaluations spent once: on the background (one, with random draws), and to read trees."""
+        """Model evaluations spent once: on the background (one, with random draws), on 16 rows again, to read trees."""
         return self._assembly.n_background_evaluations
 
     @property

@@ -29,6 +29,7 @@ from controlshap.estimators.base import Estimator
 from controlshap.functions.base import KnownFunction, warn_not_exact
 from controlshap.models.adapters import as_model, list_versions, warn_of_columns
 from controlshap.models.model import Model, fitted_names
+from controlshap.statistics.model_noise import REPEATED, standard_deviation
 from controlshap.values.base import Imputer, ValueFunction
 from controlshap.variances.base import Variance
 
@@ -40,11 +41,6 @@ if TYPE_CHECKING:
 #: Players up to which coalitions of correlated features are enumerated for a known form: 2^15 of them take a tenth of a
 #: second with 15 columns.
 MOST_CONDITIONED = 15
-
-
-#: Difference of two answers beside the largest that is rounding: half precision has 5e-4, and larger batches add up in
-#: another order.
-SAME_ANSWER = 1e-3
 
 
 @dataclass(frozen=True)
@@ -270,7 +266,7 @@ class Assembly:
 
     @property
     def n_background_evaluations(self) -> int:
-        """Model evaluations spent once: on the background (one, with random draws), one again, and to read trees."""
+        """Model evaluations spent once: on the background (one, with random draws), on some again, to read trees."""
         return 0 if self._problem is None else len(self._problem.base.rows) + self.n_probes + self.n_repeated
 
     @property
@@ -325,31 +321,29 @@ class Assembly:
         return self._problem
 
     def _measure_noise(self, base: BaseSample) -> FloatArray | None:
-        """Ask one row again; where the answer differs beyond rounding, ask some more and say so."""
-        answers = base.values[:, :, 0]
-        self.n_repeated = 1
-        if self._differences(base, 1).max(initial=0.0) <= SAME_ANSWER * np.abs(answers).max(initial=0.0):
+        """Ask some rows again, in another order and batch; where answers differ beyond rounding, say so."""
+        places = np.arange(REPEATED) % max(1, len(base.rows))
+        rows, answers = base.rows[places], base.values[places, :, 0]
+        if not base.finite:  # one row says little of labels
+            draws = self.imputer.sample(REPEATED + 1, np.random.default_rng(0))
+            imputer, x = self.imputer.for_row(self.background[0])
+            rows = imputer.coalition_rows(x, np.zeros((1, 1, self.players.n_players), dtype=bool), draws[None])[0, 0]
+            answers, rows = self.evaluate(rows, "background")[1:], rows[1:]
+            self.n_repeated += REPEATED + 1
+        again = np.roll(self.evaluate(np.roll(rows, 1, axis=0), "background"), -1, axis=0)
+        self.n_repeated += REPEATED
+        noise = standard_deviation(answers, again)
+        if noise is None:
             return None
-        from controlshap.statistics.model_noise import REPEATED
-
-        n = min(REPEATED, len(answers))
-        again = self._differences(base, n)
-        if n < 2:
-            again = np.concatenate([self._differences(base, 1) for _ in range(REPEATED)])
-        self.n_repeated += max(n, len(again))
-        noise: FloatArray = np.sqrt((again**2).mean(axis=0) / 2.0)
         warnings.warn(
             "`model` answers differently when it is asked the same row again (standard deviation "
             f"{float(noise.max()):.3g}). Values are those of its mean answer, errors contain the noise, and no row is "
-            "exact. Fix the model's random numbers (dropout off, a fixed seed) for values of one function.",
+            "exact. Fix the model's random numbers (dropout off, a fixed seed) for values of one function, and let "
+            "the answer for a row not depend on the rows beside it.",
             NoisyModelWarning,
             stacklevel=2,
         )
         return noise
-
-    def _differences(self, base: BaseSample, n: int) -> FloatArray:
-        """Absolute differences `(n, outputs)` between the model's answers for the first rows, now and before."""
-        return np.abs(self.evaluate(base.rows[:n], "background") - base.values[:n, :, 0])
 
     def _with_margin(self, problem: Problem) -> Problem:
         """The problem with the margin as a control, where it is known and the probability is not."""

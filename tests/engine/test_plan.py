@@ -156,7 +156,7 @@ def test_a_default_budget_is_raised_to_what_is_exact():
     assert (plan.is_exact, plan.budget) == (True, 1 + 510 * 30)
     explanation = explainer(X[:1], rng=0)
     assert explanation.status[0] == "exact"
-    assert counted.n == 30 + 1 + 1 + 510 * 30
+    assert counted.n == 30 + 16 + 1 + 510 * 30
     assert not explainer.plan(X[:1], budget=10_000).is_exact, "a budget that was set is kept"
     assert not explainer.plan(X[:1], tolerance=0.01).is_exact, (
         "a run that may end early is not sent through all of them"

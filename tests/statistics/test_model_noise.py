@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import controlshap as cs
+from controlshap.statistics.model_noise import standard_deviation
 from controlshap.testing import marginal_game, shapley_by_definition
 
 RNG = np.random.default_rng(0)
@@ -38,7 +39,7 @@ def test_errors_contain_the_noise_of_the_model(settings, budget, global_seed):
     assert "exact" not in status
 
 
-def test_a_model_without_noise_is_asked_one_row_more():
+def test_a_model_without_noise_is_asked_some_rows_more():
     n_rows = []
 
     def model(rows):
@@ -48,9 +49,9 @@ def test_a_model_without_noise_is_asked_one_row_more():
     explainer = cs.Explainer(model, BACKGROUND)
     found = explainer(X[None], budget=2000, rng=0)
     assert found.status[0] == "exact"
-    assert n_rows[:2] == [20, 1]
-    assert explainer.n_background_evaluations == 21
-    assert sum(n_rows) == 21 + found.n_evaluations[0]
+    assert n_rows[:2] == [20, 16]
+    assert explainer.n_background_evaluations == 36
+    assert sum(n_rows) == 36 + found.n_evaluations[0]
 
 
 def test_rounding_is_no_noise():
@@ -58,3 +59,36 @@ def test_rounding_is_no_noise():
         return (smooth(rows) * (1.0 + 1e-5 * len(rows) / 20)).astype(np.float32)
 
     assert cs.Explainer(single, BACKGROUND)(X[None], budget=2000, rng=0).status[0] == "exact"
+
+
+def flips_labels(rng):
+    return lambda rows: (smooth(rows) + 0.5 * rng.normal(size=len(rows)) > 0).astype(float)
+
+
+def answers_backwards(_):
+    return lambda rows: smooth(rows)[::-1].copy()
+
+
+def less_its_mean(_):
+    return lambda rows: smooth(rows) - smooth(rows).mean()
+
+
+@pytest.mark.parametrize("features", ["independent", "correlated"])
+@pytest.mark.parametrize("make", [flips_labels, answers_backwards, less_its_mean])
+def test_labels_and_rows_that_depend_on_their_neighbours_are_noticed(make, features):
+    """One row that is asked again says nothing of labels far from a boundary, nor of the order of answers."""
+    with pytest.warns(cs.NoisyModelWarning, match="rows beside it"):
+        found = cs.Explainer(make(np.random.default_rng(0)), BACKGROUND, features=features)(X[None], budget=2000, rng=0)
+    assert found.status[0] != "exact"
+    assert (found.standard_errors > 0).all()
+
+
+def test_noise_counts_beside_the_spread_of_answers():
+    """Of 0.1 on outputs about 1,000 that vary by 1; of a spread, not of a size."""
+    answers = 1_000.0 + np.linspace(0.0, 1.0, 16)[:, None]
+    again = answers + 0.1 * (-1.0) ** np.arange(16)[:, None]
+    found = standard_deviation(answers, again)
+    assert found is not None
+    np.testing.assert_allclose(found, 0.1 / np.sqrt(2.0), rtol=1e-9)
+    assert standard_deviation(answers, answers + 5e-4) is None
+    assert standard_deviation(np.full((16, 1), 1_000.0), np.full((16, 1), 1_000.1)) is None

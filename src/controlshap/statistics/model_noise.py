@@ -15,8 +15,26 @@ from scipy.special import comb
 from controlshap._types import FloatArray
 from controlshap.statistics.control_variate import Estimate
 
-#: Answers that are asked for again to measure the noise, and so the degrees of freedom that it is known with.
+#: Answers that are asked for again to see and to measure the noise, and so the degrees of freedom that it is known
+#: with. Labels that differ one time in five are seen with a chance of 97 %, one time in 20 with 56 %.
 REPEATED = 16
+#: Difference of two answers beside the spread of answers that is rounding: half precision has 5e-4 of numbers between 0
+#: and 1, and batches of another size add up in another order. Beside their size, single precision has 6e-8.
+SAME_ANSWER, SAME_SINGLE = 1e-3, 1e-6
+
+
+def standard_deviation(answers: FloatArray, again: FloatArray) -> FloatArray | None:
+    """Standard deviation `(outputs,)` of an answer, from two for each of some rows `(n, outputs)`; None if rounding.
+
+    A difference counts beside the spread over rows, which values come from, and where answers do not vary, beside
+    their size.
+    """
+    spread, size = np.ptp(answers, axis=0), np.abs(answers).max(axis=0)
+    rounding = np.where(spread > 0, np.maximum(SAME_ANSWER * spread, SAME_SINGLE * size), SAME_ANSWER * size)
+    if (np.abs(again - answers) <= rounding).all():
+        return None
+    noise: FloatArray = np.sqrt(((again - answers) ** 2).mean(axis=0) / 2.0)
+    return noise
 
 
 def add_noise(estimate: Estimate, noise: FloatArray, n_rows: int, *, shared_base: bool, enumerated: bool) -> Estimate:
