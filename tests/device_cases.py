@@ -8,8 +8,8 @@ import torch
 from controlshap.data.players import resolve_players
 from controlshap.engine.device.explain import explain_on_device
 from controlshap.statistics.stopping import Stopping
+from controlshap.values.base import Marginal
 from controlshap.values.gaussian import GaussianConditional
-from controlshap.values.marginal import Marginal
 
 GROUPS = [[0, 3], [2, 4]]
 FEATURES = [Marginal(), Marginal(replace=True), GaussianConditional(), GaussianConditional(draws="background")]

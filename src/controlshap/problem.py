@@ -27,8 +27,7 @@ from controlshap.data.players import Groups, Players, resolve_players
 from controlshap.data.table import Table, has_gaps, read_rows, read_table, sample_table
 from controlshap.estimators.base import Estimator
 from controlshap.functions.base import KnownFunction, warn_not_exact
-from controlshap.models.adapters import as_model, list_versions, warn_of_columns
-from controlshap.models.model import Model, fitted_names
+from controlshap.models.model import Model, as_model, fitted_names, list_versions, warn_of_columns
 from controlshap.statistics.model_noise import REPEATED, standard_deviation
 from controlshap.values.base import Imputer, ValueFunction
 from controlshap.variances.base import Variance

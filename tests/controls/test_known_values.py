@@ -10,7 +10,7 @@ import controlshap as cs
 from controlshap.controls.base import Context
 from controlshap.controls.d_matrices import DMatrices, _simulate, d_matrices
 from controlshap.data.players import resolve_players
-from controlshap.models.adapters import as_model
+from controlshap.models.model import as_model
 from controlshap.testing import gaussian_quadratic_game, marginal_game, pathwise_game, shapley_by_definition
 from controlshap.values.base import Imputer
 

@@ -17,8 +17,8 @@ from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, Model
 from controlshap.engine.device.explain import explain_problem
 from controlshap.engine.device.support import wants_device
 from controlshap.limits import Limits
+from controlshap.values.base import Marginal
 from controlshap.values.gaussian import GaussianConditional
-from controlshap.values.marginal import Marginal
 
 
 def test_bad_arguments():

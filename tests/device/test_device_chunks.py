@@ -13,8 +13,8 @@ from controlshap.engine.device import evaluation, stages
 from controlshap.engine.device.enumeration import enumerate_on_device
 from controlshap.engine.device.explain import explain_problem
 from controlshap.statistics.stopping import Stopping
+from controlshap.values.base import Marginal
 from controlshap.values.gaussian import GaussianConditional
-from controlshap.values.marginal import Marginal
 
 
 @pytest.mark.parametrize("features", FEATURES, ids=repr)

@@ -9,8 +9,8 @@ from device_cases import Odd, bound, data, explained, network
 
 import controlshap as cs
 from controlshap._errors import ModelOutputError
+from controlshap.values.base import Marginal
 from controlshap.values.gaussian import GaussianConditional
-from controlshap.values.marginal import Marginal
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

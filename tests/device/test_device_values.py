@@ -15,8 +15,8 @@ from controlshap.engine.device.taylor import derivatives
 from controlshap.estimators.enumeration import all_coalitions, shapley_values
 from controlshap.statistics.stopping import Stopping
 from controlshap.testing import gaussian_quadratic_game, marginal_game, shapley_by_definition
+from controlshap.values.base import Marginal
 from controlshap.values.gaussian import GaussianConditional
-from controlshap.values.marginal import Marginal
 
 
 @pytest.mark.slow

@@ -15,8 +15,8 @@ from sklearn.svm import SVC, OneClassSVM
 from sklearn.tree import DecisionTreeClassifier
 
 import controlshap as cs
-from controlshap.models.adapters import as_model
-from controlshap.models.margins import MarginOf
+from controlshap.models.model import as_model
+from controlshap.models.predictions import MarginOf
 from controlshap.testing import marginal_game, shapley_by_definition
 
 RNG = np.random.default_rng(3)

@@ -14,8 +14,8 @@ from scaling_cases import AXES, EXPLANATIONS, Problem, Setting, TimedModel, make
 import controlshap as cs
 from controlshap.controls import d_matrices, taylor
 from controlshap.data.players import resolve_players
+from controlshap.values.base import MarginalImputer
 from controlshap.values.gaussian import GaussianImputer
-from controlshap.values.marginal import MarginalImputer
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = pytest.mark.parametrize("setting", EXPLANATIONS, ids=lambda s: f"{s.features}-{s.estimator}-{s.control}")

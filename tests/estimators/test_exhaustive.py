@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 import controlshap as cs
 from controlshap.data.players import resolve_players
 from controlshap.estimators.base import UnitDraws
-from controlshap.models.adapters import as_model
+from controlshap.models.model import as_model
 from controlshap.sampling.game import Game
 from controlshap.statistics.two_stage import TwoStageDesign
 from controlshap.testing import marginal_game, pathwise_game, shapley_by_definition

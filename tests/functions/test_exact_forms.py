@@ -22,7 +22,7 @@ import controlshap as cs
 from controlshap.functions import logistic
 from controlshap.functions.logistic import leave_one_out, logistic_nodes, logistic_values, score_bound
 from controlshap.functions.recognise import agrees, recognise
-from controlshap.models.adapters import as_model
+from controlshap.models.model import as_model
 from controlshap.testing import marginal_game, shapley_by_definition
 from controlshap.testing.oracles import conditional_map
 

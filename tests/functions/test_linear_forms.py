@@ -23,7 +23,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import controlshap as cs
 from controlshap.functions.recognise import recognise
-from controlshap.models.adapters import as_model
+from controlshap.models.model import as_model
 from controlshap.testing import marginal_game, shapley_by_definition
 
 RNG = np.random.default_rng(0)

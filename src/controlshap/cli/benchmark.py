@@ -17,7 +17,7 @@ from controlshap.cli.explain import DesignOptions, ModelOptions, prepare
 from controlshap.cli.inputs import open_rows, read_between
 from controlshap.engine.progress import make_bar
 from controlshap.explainer import Explainer
-from controlshap.models.adapters import as_model
+from controlshap.models.model import as_model
 
 #: Budget of the reference run that errors are taken against, in budgets of a method.
 REFERENCE_BUDGETS = 50

@@ -13,8 +13,8 @@ from controlshap.functions.logistic import PRECISION
 from controlshap.functions.network import Network
 from controlshap.functions.tree_readers.read import count_probes, read_trees
 from controlshap.models.derivatives.closed_form import ClosedForm, closed_form, is_one_of
-from controlshap.models.margins import MarginOf
 from controlshap.models.one_class import OneClass
+from controlshap.models.predictions import MarginOf
 
 if TYPE_CHECKING:
     from controlshap.functions.composed import Combination

@@ -16,7 +16,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError, ModelOutputError
 from controlshap._types import BoolArray, FloatArray
-from controlshap.models.adapters import as_model
+from controlshap.models.model import as_model
 
 #: Mean probabilities and complements are kept this far from 0 before their logarithm is taken, as in shap.
 LOGIT_MARGIN = 1e-15

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from controlshap._types import AnyArray
-from controlshap.models.adapters import as_model
-from controlshap.models.model import fitted_names, without_conversion
+from controlshap.models.model import as_model, fitted_names, without_conversion
 
 
 class ShapModel:

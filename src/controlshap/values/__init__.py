@@ -1,10 +1,9 @@
-"""Value functions, which say what "absent" means; one per file. They know the data, never the model."""
+"""Value functions, which say what "absent" means. They know the data, never the model."""
 
 from typing import TYPE_CHECKING
 
 from controlshap._imports import lazy_names
-from controlshap.values.base import Imputer, ValueFunction
-from controlshap.values.marginal import Marginal
+from controlshap.values.base import Imputer, Marginal, ValueFunction
 
 if TYPE_CHECKING:
     from controlshap.values.causal import Causal

@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING
 
 from controlshap._imports import lazy_names
-from controlshap.variances.base import Analytic, Variance
-from controlshap.variances.least_squares import LeastSquares
+from controlshap.variances.base import Analytic, LeastSquares, Variance
 
 if TYPE_CHECKING:
     from controlshap.variances.bootstrap import Bootstrap

@@ -14,7 +14,6 @@ from controlshap._checks import as_path
 from controlshap._errors import InvalidArgumentError
 from controlshap._files import hash_file
 from controlshap._imports import require
-from controlshap.models.adapters import as_model
 from controlshap.models.files.boosters import load_lightgbm, load_xgboost
 from controlshap.models.files.columns import model_columns
 from controlshap.models.files.onnx import load_onnx
@@ -22,7 +21,7 @@ from controlshap.models.files.pickles import load_pickle, load_torch
 from controlshap.models.files.references import is_reference, load_reference
 from controlshap.models.files.skops import has_compiled_parts, load_skops
 from controlshap.models.files.trial import trial
-from controlshap.models.model import Model
+from controlshap.models.model import Model, as_model
 
 #: The kind of model that each suffix stands for; under other suffixes the first bytes decide.
 SUFFIXES = {

@@ -16,9 +16,9 @@ import numpy as np
 
 from controlshap._errors import ControlShapError, InvalidArgumentError, MissingExtraError
 from controlshap._types import FloatArray
-from controlshap.models.adapters import as_model
 from controlshap.models.files.columns import model_columns
 from controlshap.models.files.structure import refuse_bad_trees
+from controlshap.models.model import as_model
 
 #: Time that the other process has, start included, and the extra time for each megabyte of the file.
 SECONDS, SECONDS_PER_MEGABYTE = 60.0, 1.0

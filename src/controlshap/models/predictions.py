@@ -1,4 +1,4 @@
-"""Margins of classifiers: what stands before the logistic or softmax link."""
+"""Prediction functions that are more than a method of a fitted model; classes, so that they can be pickled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ARGUMENTS = (("lightgbm", "LGBMClassifier", "raw_score"), ("xgboost", "XGBClass
 
 
 class MarginOf:
-    """The margin of a fitted classifier as a function of rows; a class, so that it can be pickled.
+    """The margin of a fitted classifier: what stands before the logistic or softmax link.
 
     Attributes
     ----------
@@ -57,3 +57,39 @@ def _as_input(model: Any, rows: Any, package: str) -> Any:
     import xgboost
 
     return xgboost.DMatrix(rows, feature_names=model.feature_names, enable_categorical=True)
+
+
+class SecondColumn:
+    """Probability of the second class."""
+
+    def __init__(self, predict_proba: Callable[[Any], Any]) -> None:
+        self.predict_proba = predict_proba
+
+    def __call__(self, rows: Any) -> Any:
+        """Predictions of the wrapped model."""
+        return self.predict_proba(rows)[:, 1]
+
+
+class XgboostBooster:
+    """Predictions of an `xgboost.Booster`: probabilities or values, depending on its objective."""
+
+    def __init__(self, booster: Any) -> None:
+        self.booster = booster
+
+    def __call__(self, rows: Any) -> Any:
+        """Predict through a DMatrix with the booster's own feature names."""
+        import xgboost
+
+        matrix = xgboost.DMatrix(rows, feature_names=self.booster.feature_names, enable_categorical=True)
+        return self.booster.predict(matrix)
+
+
+class LightgbmBooster:
+    """Predictions of a `lightgbm.Booster`: probabilities or values, depending on its objective."""
+
+    def __init__(self, booster: Any) -> None:
+        self.booster = booster
+
+    def __call__(self, rows: Any) -> Any:
+        """Predictions of the wrapped model."""
+        return self.booster.predict(rows)
