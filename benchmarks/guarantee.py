@@ -2,6 +2,7 @@
 
     python benchmarks/guarantee.py                writes results/guarantee.md (some minutes)
     python benchmarks/guarantee.py --runs 20 --units 300
+    python benchmarks/guarantee.py --known        widths for known distributions, and what a control would bring
 
 Games of `honesty.py` whose outputs are labels or probabilities; every cell explains its row many times.
 """
@@ -10,19 +11,24 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from honesty_games import GAMES
 from honesty_kinds import KINDS
+from scipy.stats import t
 
 import controlshap as cs
+from controlshap.statistics.betting import finite_bounds
 
 RESULTS = Path(__file__).resolve().parent / "results"
 NAMES = (
     "network labels, 12 players", "forest labels, 8 players", "tree labels, 13 players", "SVM labels, 9 players",
     "three classes, 9 players", "three probabilities", "network probability, 20 players", "AND of 12", "OR of 14",
-    "13 background rows, labels", "8 groups, labels",
+    "13 background rows, labels", "8 groups, labels", "correlated, step",
 )  # fmt: skip
 #: Most units times players of a cell, for its time.
 MOST_TERMS = 13_000
@@ -57,12 +63,53 @@ def judge(name: str, n_units: int, runs: int) -> str | None:
     )
 
 
+def print_known(n_intervals: int = 400) -> None:
+    """Widths over Student's t for units of known distributions within 1, and with a control over without one.
+
+    An ideal control leaves a share of the variance, and terms within 2: a function within the range of the output.
+    """
+    rng = np.random.default_rng(0)
+    kinds: dict[str, Callable[[tuple[int, int]], Any]] = {
+        **{f"deviation {sd}": partial(_two_sided, rng, sd) for sd in (0.3, 0.1, 0.05)},
+        **{f"jumps of 1 in {share} of the units": partial(_jumps, rng, share) for share in (0.1, 0.02)},
+    }
+    for name, draw in kinds.items():
+        for n in (300, 1000):
+            units = draw((n, n_intervals))
+            low, high = finite_bounds(units, np.ones(units.shape), 0.05)
+            student = 2.0 * t.ppf(0.975, n - 1) * units.std(axis=0, ddof=1).mean() / np.sqrt(n)
+            print(f"{name}, {n:,} units: {(high - low).mean() / student:.2f} times as wide as t", flush=True)
+    for sd, n in ((sd, n) for sd in (0.3, 0.1) for n in (300, 1000, 5000)):
+        plain, *left = (
+            np.subtract(*finite_bounds(units, np.full(units.shape, reach), 0.05)[::-1]).mean()
+            for units, reach in (
+                (_two_sided(rng, sd * np.sqrt(share), (n, n_intervals // 4)), 1.0 if share == 1.0 else 2.0)
+                for share in (1.0, 0.5, 0.25)
+            )
+        )
+        half, quarter = (width / plain for width in left)
+        print(f"deviation {sd}, {n:,} units, a half or a quarter of the variance left: {half:.2f}, {quarter:.2f}")
+
+
+def _two_sided(rng: np.random.Generator, sd: float, shape: tuple[int, int]) -> Any:
+    """One unit of five differs from 0, to either side."""
+    return rng.choice([-1.0, 0.0, 1.0], shape, p=[0.1, 0.8, 0.1]) * sd / np.sqrt(0.2)
+
+
+def _jumps(rng: np.random.Generator, share: float, shape: tuple[int, int]) -> Any:
+    return (rng.random(shape) < share).astype(float)
+
+
 def main() -> None:
     """Run, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=60)
+    parser.add_argument("--known", action="store_true")
     parser.add_argument("--units", type=int, nargs="*", default=[100, 300, 1000])
     options = parser.parse_args()
+    if options.known:
+        print_known()
+        return
     warnings.simplefilter("ignore")
     lines = [
         "# Intervals that rest on the range of the output", "",
