@@ -8,6 +8,7 @@ import torch
 from device_cases import predictions
 
 import controlshap as cs
+from controlshap.data.players import differs_from_x, resolve_players
 from controlshap.engine.device.designs import Designs
 from controlshap.statistics.visits import TakeAll, choose_take_all, visit_sequence
 from controlshap.testing import marginal_game, shapley_by_definition
@@ -73,6 +74,31 @@ def test_a_row_that_matters_has_honest_errors(as_in_core, global_seed, monkeypat
     core = explainer(np.zeros((200, P)), budget=400, rng=global_seed, keep=False)
     squares, of_core = (((one.values - truth) ** 2).mean() for one in (found, core))
     assert squares < 1.6 * of_core
+
+
+@pytest.mark.parametrize("groups", [None, [[0, 2], [1, 5]]])
+@pytest.mark.parametrize("n_units", [9, 60, 500])
+def test_rows_are_chosen_as_each_by_itself(groups, n_units):
+    """Continuous, constant, binary, rare and missing columns."""
+    rng = np.random.default_rng(0)
+    rows, X = rng.normal(size=(N_ROWS, P)), rng.normal(size=(40, P))
+    for array in (rows, X):
+        array[:, 2] = 3.0
+        array[:, 3] = rng.random(len(array)) < 0.5
+        array[:, 4] = rng.random(len(array)) < 0.05
+        array[rng.random(len(array)) < 0.1, 5] = np.nan
+    players = resolve_players(groups, tuple(f"x{i}" for i in range(P)))
+    at_rows = rng.normal(size=(N_ROWS, 1)) ** 5
+    chosen = Designs(rows, at_rows, players, n_units).choose(X)
+    wanted = [choose_take_all(-at_rows, differs_from_x(x, rows, players), n_units) for x in X]
+    assert [describe(one) for one in chosen] == [describe(one) for one in wanted]
+    if n_units == 60:
+        assert len(set(map(describe, wanted))) > 1
+
+
+def describe(chosen):
+    """What is taken all, to be compared."""
+    return None if chosen is None else (tuple(chosen.blocks), chosen.every, chosen.first_visits)
 
 
 def test_rows_with_different_designs_are_explained_as_if_alone():

@@ -98,7 +98,7 @@ def test_conditioned_rows_are_those_of_the_core(groups, n_columns):
     conditioner = Conditioner.of(imputer, torch.device("cpu"))
     by_column = torch.as_tensor(ranks)[:, torch.as_tensor(imputer.players.owner)]
     masks = prefix_masks(by_column, p)
-    gaps = conditioner.walk_gaps(by_column, masks, torch.as_tensor(x - draws), grouped=groups is not None)
+    gaps = conditioner.walk_gaps(by_column, masks, torch.as_tensor(x - draws))
     rows = torch.as_tensor(x) - gaps
     forward = imputer.walk_rows(x, permutations, draws[:, None])[:, :, 0]
     backward = imputer.walk_rows(x, permutations[:, ::-1], draws[:, None])[:, ::-1, 0]

@@ -24,6 +24,7 @@ from controlshap.statistics.certainty import (
     simultaneous_tail,
     swap_probabilities,
 )
+from controlshap.statistics.stopping import Rule, Snapshot, Stopping
 from controlshap.testing import marginal_game, shapley_by_definition
 
 ALPHA = 0.05
@@ -397,3 +398,30 @@ def test_simultaneous_intervals_have_the_shape_of_the_values_for_several_outputs
     sampled = explanation.standard_errors > 0
     assert (low[sampled] < pointwise[sampled]).all()
     assert (low[~sampled] == high[~sampled]).all()
+
+
+@pytest.mark.parametrize(
+    "goals",
+    [
+        {"rules": (Rule("signs"),)},
+        {"rules": (Rule("top", 2), Rule("ranking", 3))},
+        {"rules": (Rule("ranking"),)},
+        {"tolerance": 0.1},
+        {"absolute": 0.2, "rules": (Rule("top", 1),)},
+    ],
+)
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_rows_together_are_as_far_as_each_alone(goals, n_outputs):
+    rng = np.random.default_rng(0)
+    r, p = 30, 5
+    values, dof = rng.normal(size=(r, p, n_outputs)), rng.uniform(2.0, 90.0, size=(r, p, n_outputs))
+    values[3, 1], values[4] = values[3, 2], 0.0  # a tie, and nothing at all
+    root = rng.normal(size=(r, n_outputs, p, p)) * 0.1
+    root[5], root[6, :, 0] = 0.0, 0.0  # no error, in all and in one
+    covariance = root @ root.swapaxes(-1, -2)
+    stopping = Stopping(100, **goals)
+    together = stopping.error_ratio(Snapshot(values, covariance, dof), 0.5)
+    alone = [stopping.error_ratio(Snapshot(*parts), 0.5) for parts in zip(values, covariance, dof, strict=True)]
+    np.testing.assert_array_equal(together, alone)
+    assert together.shape == (r,)
+    assert len(set(alone)) > r // 2

@@ -283,10 +283,10 @@ class Run:
         """Whether everything is certain, or small enough, that was asked for."""
         stopping = self.stopping
         if stopping.output_range is None:
-            return stopping.error_ratio(self.snapshot, self.alpha_fraction) <= 1.0
+            return bool(stopping.error_ratio(self.snapshot, self.alpha_fraction) <= 1.0)
         self.guaranteed = self._guarantee()
         certain = all(rule.certain_by(self.snapshot.values, *self.guaranteed[2:]) for rule in stopping.rules)
-        return certain and replace(stopping, rules=()).error_ratio(self.snapshot, self.alpha_fraction) <= 1.0
+        return certain and bool(replace(stopping, rules=()).error_ratio(self.snapshot, self.alpha_fraction) <= 1.0)
 
     def _guarantee(self) -> FloatArray:
         """Bounds `(4, players, outputs)` that hold for any number of units, of each value and of all together."""

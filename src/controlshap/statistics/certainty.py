@@ -11,13 +11,18 @@ p - 1 such pairs, whatever was declared, so two-sided level `alpha / (p - 1)` fo
 a row right with probability `1 - alpha`, together. Signs: p players, each at one-sided level `alpha / p`.
 
 An error is 0 only where the value is exact: sampled values have an allowance for what no unit has shown.
+
+Signs and orders may have leading axes, for explained rows.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.special import ndtr, stdtr, stdtrit
 
+from controlshap._arrays import diagonal
 from controlshap._types import BoolArray, FloatArray, IntArray
 
 #: Draws of the largest of several correlated normals.
@@ -47,7 +52,7 @@ def tail_dof(dof: FloatArray) -> FloatArray:
     return halved
 
 
-def _ratio(gap: FloatArray, error: FloatArray, critical: FloatArray, floor: float) -> FloatArray:
+def _ratio(gap: FloatArray, error: FloatArray, critical: FloatArray, floor: FloatArray) -> FloatArray:
     """`critical error / gap`, infinite where the gap is not positive.
 
     Without error it is 0: a gap of 0 is then known, too.
@@ -58,63 +63,67 @@ def _ratio(gap: FloatArray, error: FloatArray, critical: FloatArray, floor: floa
     return np.where(silent, 0.0, ratios)
 
 
-def rounding_floor(values: FloatArray) -> float:
-    """Differences between values `(p,)` below which they are rounding."""
-    return ROUNDING * float(np.abs(values).max(initial=0.0))
+def rounding_floor(values: FloatArray) -> Any:
+    """Differences between values `(..., p)` below which they are rounding, `(...)`."""
+    return ROUNDING * np.abs(values).max(axis=-1, initial=0.0)
 
 
 def sign_ratios(values: FloatArray, errors: FloatArray, dof: FloatArray, alpha: float) -> FloatArray:
-    """For each player `(p,)`, all signs together at level `1 - alpha`.
+    """For each player `(..., p)`, all signs together at level `1 - alpha`.
 
     A player that changed nothing in any unit has no sign: it is certain once its interval is NEGLIGIBLE beside the
     largest value.
     """
-    critical, floor, size = quantile(tail_dof(dof), alpha / len(values)), rounding_floor(values), np.abs(values)
-    gap = np.where(size > floor, size, NEGLIGIBLE * size.max(initial=0.0))
+    critical, floor = quantile(tail_dof(dof), alpha / values.shape[-1]), rounding_floor(values)[..., None]
+    size = np.abs(values)
+    gap = np.where(size > floor, size, NEGLIGIBLE * size.max(axis=-1, initial=0.0, keepdims=True))
     return _ratio(gap, errors, critical, floor)
 
 
 def contrast_errors(covariance: FloatArray, sign: float) -> FloatArray:
-    """Standard errors `(p, p)` of `phi_i + sign phi_j`, without rounding below 0."""
-    variances = np.diag(covariance)
-    both = variances[:, None] + variances[None, :]
+    """Standard errors `(..., p, p)` of `phi_i + sign phi_j`, without rounding below 0."""
+    variances = diagonal(covariance)
+    both = variances[..., :, None] + variances[..., None, :]
     of_sums = both + 2.0 * sign * covariance
     # a covariance is known to rounding of the variances, not of the difference
     return np.sqrt(np.where(of_sums > 1e-14 * both, of_sums, 0.0))
 
 
 def order_ratios(values: FloatArray, covariance: FloatArray, dof: FloatArray, alpha: float) -> FloatArray:
-    """`[i, j]`: for `|phi_i| > |phi_j|`, all true statements together at level `1 - alpha`; the diagonal is 0.
+    """`[..., i, j]`: for `|phi_i| > |phi_j|`, all true statements together at level `1 - alpha`; the diagonal is 0.
 
     A difference may have fewer degrees of freedom than either value (what they share cancels); it is given the fewest
     of the two and of what is usual in the row.
     """
-    p = len(values)
+    p = values.shape[-1]
     # of two players the fewer degrees of freedom count, which is the larger of their quantiles
-    each = quantile(tail_dof(np.minimum(dof, np.median(dof))), alpha / (2.0 * max(1, p - 1)))
-    critical = np.maximum(each[:, None], each[None, :])
-    floor = rounding_floor(values)
-    sign = np.where(values < 0, -1.0, 1.0)
+    usual = np.median(dof, axis=-1, keepdims=True)
+    each = quantile(tail_dof(np.minimum(dof, usual)), alpha / (2.0 * max(1, p - 1)))
+    critical = np.maximum(each[..., :, None], each[..., None, :])
+    floor = rounding_floor(values)[..., None, None]
+    sign = np.where(values < 0, -1.0, 1.0)[..., :, None]
     apart, together = contrast_errors(covariance, -1.0), contrast_errors(covariance, 1.0)
-    same = sign[:, None] > 0
-    first = _ratio(sign[:, None] * values[:, None] - values, np.where(same, apart, together), critical, floor)
-    second = _ratio(sign[:, None] * values[:, None] + values, np.where(same, together, apart), critical, floor)
+    same, other = sign > 0, values[..., None, :]
+    size = sign * values[..., :, None]
+    first = _ratio(size - other, np.where(same, apart, together), critical, floor)
+    second = _ratio(size + other, np.where(same, together, apart), critical, floor)
     ratios = np.maximum(first, second)
-    np.fill_diagonal(ratios, 0.0)
+    ratios[..., np.arange(p), np.arange(p)] = 0.0
     return ratios
 
 
 def magnitude_order(values: FloatArray) -> IntArray:
     """Players by decreasing magnitude; ties by number."""
-    return np.argsort(-np.abs(values), kind="stable")
+    return np.argsort(-np.abs(values), axis=-1, kind="stable")
 
 
 def cut_ratios(ratios: FloatArray, order: IntArray) -> FloatArray:
-    """For each k = 1 to p - 1: that the first k of the order are the k largest, `(p - 1,)`."""
-    above = np.maximum.accumulate(ratios[np.ix_(order, order)], axis=0)
-    largest: FloatArray = np.maximum.accumulate(above[:, ::-1], axis=1)[:, ::-1]  # of rows up to i, columns from j on
-    k = np.arange(1, len(order))
-    return largest[k - 1, k]
+    """For each k = 1 to p - 1: that the first k of the order are the k largest, `(..., p - 1)`."""
+    in_order = np.take_along_axis(np.take_along_axis(ratios, order[..., :, None], -2), order[..., None, :], -1)
+    above = np.maximum.accumulate(in_order, axis=-2)
+    largest: FloatArray = np.maximum.accumulate(above[..., ::-1], axis=-1)[..., ::-1]  # of rows up to i, columns from j
+    k = np.arange(1, order.shape[-1])
+    return largest[..., k - 1, k]
 
 
 def swap_probabilities(values: FloatArray, covariance: FloatArray, dof: FloatArray, order: IntArray) -> FloatArray:
@@ -184,7 +193,8 @@ def top_ratio(values: FloatArray, half_widths: FloatArray, k: int) -> float:
 def mark_separated(ratios: FloatArray, values: FloatArray, order: IntArray) -> BoolArray:
     """Which top sets of the order are certain `(p - 1,)`; a tie (known, or rounding) separates nothing."""
     size = np.abs(values)[order]
-    return (cut_ratios(ratios, order) <= 1.0) & (size[:-1] - size[1:] > rounding_floor(values))
+    certain: BoolArray = (cut_ratios(ratios, order) <= 1.0) & (size[:-1] - size[1:] > rounding_floor(values))
+    return certain
 
 
 def separated_by(low: FloatArray, high: FloatArray, order: IntArray) -> BoolArray:

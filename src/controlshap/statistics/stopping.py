@@ -37,9 +37,10 @@ WORTH = 0.05
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Values `(p, outputs)`, their covariance `(outputs, p, p)` and degrees of freedom `(p, outputs)`.
+    """Values `(..., p, outputs)`, their covariance `(..., outputs, p, p)` and degrees of freedom `(..., p, outputs)`.
 
-    `pairs` has interactions, their errors and degrees of freedom, `(pairs, outputs)` each, where a rule asks for them.
+    Leading axes are for rows that are explained together, and ratios have them. `pairs` has interactions, their errors
+    and degrees of freedom, `(pairs, outputs)` each, where a rule asks for them.
     """
 
     values: FloatArray
@@ -49,8 +50,8 @@ class Snapshot:
 
     @property
     def errors(self) -> FloatArray:
-        """Standard errors `(p, outputs)`."""
-        errors: FloatArray = np.sqrt(np.einsum("opp->po", self.covariance))
+        """Standard errors `(..., p, outputs)`."""
+        errors: FloatArray = np.sqrt(np.einsum("...opp->...po", self.covariance))
         return errors
 
 
@@ -76,10 +77,10 @@ class Rule:
         """The rule as it is asked for."""
         return self.kind + (f" {self.k}" if self.k else "") + (" interactions" if self.of_pairs else "")
 
-    def ratio(self, snapshot: Snapshot, alpha: float) -> float:
+    def ratio(self, snapshot: Snapshot, alpha: float) -> Any:
         """Factor by which the errors are too large, at level `1 - alpha` for each output."""
-        n_outputs = snapshot.values.shape[1]
-        return float(np.max([self._ratio(snapshot, output, alpha) for output in range(n_outputs)]))
+        n_outputs = snapshot.values.shape[-1]
+        return np.max([self._ratio(snapshot, output, alpha) for output in range(n_outputs)], axis=0)
 
     def certain_by(self, values: FloatArray, low: FloatArray, high: FloatArray) -> bool:
         """Whether intervals `(p, outputs)` that hold all values together leave one answer."""
@@ -94,22 +95,20 @@ class Rule:
             return self.k is None or bool(apart[self.k - 1])
         return bool(apart[: self.k].all())
 
-    def _ratio(self, snapshot: Snapshot, output: int, alpha: float) -> float:
+    def _ratio(self, snapshot: Snapshot, output: int, alpha: float) -> Any:
         if self.of_pairs:
             assert snapshot.pairs is not None
             assert self.k is not None
             pairs, pair_errors, pair_dof = (part[:, output] for part in snapshot.pairs)
             return top_ratio(pairs, sidak_half_widths(pair_errors, pair_dof, np.array(alpha), axis=0), self.k)
-        values, dof = snapshot.values[:, output], snapshot.dof[:, output]
+        values, dof = snapshot.values[..., output], snapshot.dof[..., output]
         if self.kind == "signs":
-            errors = snapshot.errors[:, output]
-            return float(sign_ratios(values, errors, dof, alpha).max())
-        order = magnitude_order(values)
-        ratios = order_ratios(values, snapshot.covariance[output], dof, alpha)
-        cuts = cut_ratios(ratios, order)
+            return sign_ratios(values, snapshot.errors[..., output], dof, alpha).max(axis=-1)
+        ratios = order_ratios(values, snapshot.covariance[..., output, :, :], dof, alpha)
+        cuts = cut_ratios(ratios, magnitude_order(values))
         if self.kind == "top":
-            return float(cuts[self.k - 1]) if self.k is not None else 0.0
-        return float(cuts[: self.k].max(initial=0.0))
+            return cuts[..., self.k - 1] if self.k is not None else np.zeros(values.shape[:-1])
+        return cuts[..., : self.k].max(axis=-1, initial=0.0)
 
 
 def widen_interval(dof: FloatArray) -> FloatArray:
@@ -239,7 +238,7 @@ class Stopping:
         """Budget that estimator and control are chosen for."""
         return self.budget if self.planned is None else self.planned
 
-    def error_ratio(self, snapshot: Snapshot, alpha_fraction: float) -> float:
+    def error_ratio(self, snapshot: Snapshot, alpha_fraction: float) -> Any:
         """Largest factor by which the errors are too large; 1 or less is good enough, and 1 where nothing was asked.
 
         `alpha_fraction` of alpha is what this look may be wrong with.
@@ -248,15 +247,15 @@ class Stopping:
             return 1.0
         ratios = [rule.ratio(snapshot, alpha_fraction * self.alpha / len(self.rules)) for rule in self.rules]
         # an error that is itself known from few degrees of freedom may be far too small, and is chosen for being small
-        largest = (snapshot.errors * widen_interval(snapshot.dof)).max(axis=0)
+        largest = (snapshot.errors * widen_interval(snapshot.dof)).max(axis=-2)
         if self.absolute is not None:
-            ratios.append(float((largest / self.absolute).max()))
+            ratios.append((largest / self.absolute).max(axis=-1))
         if self.tolerance is not None:
             values = snapshot.values
-            limit = self.tolerance * (np.ptp(values, axis=0) if len(values) > 1 else np.abs(values[0]))
+            limit = self.tolerance * (np.ptp(values, axis=-2) if values.shape[-2] > 1 else np.abs(values[..., 0, :]))
             short = np.where(limit > 0, largest / np.where(limit > 0, limit, 1.0), np.where(largest > 0, np.inf, 0.0))
-            ratios.append(float(short.max()))
-        return float(np.max(ratios))
+            ratios.append(short.max(axis=-1))
+        return np.max(ratios, axis=0)
 
     @property
     def first_look(self) -> int:

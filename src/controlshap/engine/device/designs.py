@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,9 @@ from controlshap.statistics.visits import RULE_OF_THREE, TakeAll, choose_take_al
 
 #: Cells of explained rows beside background rows that are compared at once.
 AT_ONCE = 2**24
+#: Explained rows are compared with so many times as many background rows first as must tell of a player that is not
+#: rare: all of these do of continuous columns, and rarely too few of eight times as many do of columns of a few values.
+LOOKED_AT = (1, 8)
 
 
 @dataclass(frozen=True)
@@ -37,19 +41,28 @@ class Designs:
 
     def choose(self, rows: FloatArray) -> list[TakeAll | None]:
         """The background rows that each explained row takes all."""
-        n_rows, at_once = len(self.draws), max(1, AT_ONCE // self.draws.size)
         # how far background rows are from each other does not depend on x, and which alone tell of a player rarely does
-        usual = choose_take_all(-self.at_draws, np.ones((n_rows, self.players.n_players), dtype=bool), self.n_units)
-        chosen: list[TakeAll | None] = []
-        for start in range(0, len(rows), at_once):
-            differs = differs_from_x(rows[start : start + at_once], self.draws, self.players)
-            n_telling = differs.sum(axis=-2)
-            rare = ((n_telling > 0) & (n_telling * self.n_units < RULE_OF_THREE * n_rows)).any(axis=-1)
-            chosen += [
-                choose_take_all(-self.at_draws, own, self.n_units) if is_rare else usual
-                for own, is_rare in zip(differs, rare, strict=True)
-            ]
+        everywhere = np.ones((len(self.draws), self.players.n_players), dtype=bool)
+        chosen = [choose_take_all(-self.at_draws, everywhere, self.n_units)] * len(rows)
+        enough = RULE_OF_THREE * len(self.draws) / self.n_units
+        maybe = np.arange(len(rows))
+        for times in LOOKED_AT:
+            some = self.draws[: math.ceil(times * enough)]
+            maybe = maybe[(self._count_telling(rows[maybe], some) < enough).any(axis=-1)]
+        n_telling = self._count_telling(rows[maybe], self.draws)
+        for number in maybe[((n_telling > 0) & (n_telling < enough)).any(axis=-1)]:
+            differs = differs_from_x(rows[number], self.draws, self.players)
+            chosen[number] = choose_take_all(-self.at_draws, differs, self.n_units)
         return chosen
+
+    def _count_telling(self, rows: FloatArray, draws: FloatArray) -> IntArray:
+        """How many of some background rows tell of each player, `(r, players)`: those where it is not as in x."""
+        counts = np.empty((len(rows), self.players.n_players), dtype=np.int64)
+        step = max(1, AT_ONCE // draws.size)
+        for start in range(0, len(rows), step):
+            part = slice(start, start + step)
+            counts[part] = differs_from_x(rows[part], draws, self.players).sum(axis=-2)
+        return counts
 
     def share(
         self, common: DeviceData, group: RowGroup, rows: FloatArray

@@ -6,20 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from controlshap._checks import is_whole
 from controlshap._errors import InvalidArgumentError, ModelOutputError
-from controlshap._types import IntArray
+from controlshap._types import AnyArray, IntArray
 
 #: Raised where a device has no memory left; older versions of torch know it by its first name.
 OutOfMemory: Any = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
 #: Rows that go through the module at once, where memory does not say otherwise.
-MOST_ROWS = {"cuda": 2**20, "cpu": 2**12}
+MOST_ROWS = {"cuda": 2**21, "cpu": 2**12}
 #: Share of the memory that rows under construction may take, and terms with what the analysis makes of them.
 ROWS_SHARE, TERMS_SHARE = 0.125, 0.5
 #: Copies of the terms that the analysis makes.
 TERM_COPIES = 16
+#: Numbers that are copied to the host at once: 32 MB of doubles.
+BUFFER = 2**22
 #: Bytes to plan with where the device does not say how much is free.
 CPU_BYTES = 2**30
 
@@ -141,6 +144,19 @@ def most_rows(asked: int | None, device: Any, doubles_each: int) -> int:
     if not is_whole(asked) or asked < 1:
         raise InvalidArgumentError(f"`chunk_rows` must be a whole number of at least 1; got {asked!r}.")
     return int(asked)
+
+
+def to_host(tensor: Any) -> AnyArray:
+    """A tensor as an array; from a GPU through a small page-locked buffer, which is several times faster."""
+    if tensor.device.type != "cuda":
+        return np.asarray(tensor.cpu().numpy())
+    flat = tensor.reshape(-1)
+    array = np.empty(flat.shape, dtype=torch.empty(0, dtype=tensor.dtype).numpy().dtype)  # in large pages
+    buffer = torch.empty(min(len(flat), BUFFER), dtype=tensor.dtype, pin_memory=True)
+    for start in range(0, len(flat), BUFFER):
+        part = flat[start : start + BUFFER]
+        torch.from_numpy(array[start : start + BUFFER]).copy_(buffer[: len(part)].copy_(part))
+    return array.reshape(tensor.shape)
 
 
 def free_bytes(device: Any) -> int:

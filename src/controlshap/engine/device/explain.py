@@ -100,6 +100,7 @@ def explain_on_device(
             parts.append(part)
     arrays: dict[str, Any] = {name: concat([part[name] for part in parts], axis=0) for name in parts[0]}
     converged, used, alpha = (arrays.pop(name) for name in ("converged", "n_units", "alpha"))
+    stages = method.stages
     controls = [f"Taylor {mean:.2f}" if uses_taylor else "" for mean in alpha.mean(axis=(1, 2))]
     result = DeviceResult(
         **arrays,
@@ -108,7 +109,7 @@ def explain_on_device(
         method=np.full(len(rows), "Permutation + Taylor" if uses_taylor else "Permutation"),
         controls=np.array(controls),
         alpha_fraction=np.full(len(rows), method.alpha_fraction),
-        stages=tuple(tuple(stage for stage in method.stages if stage <= n) for n in used),
+        stages=tuple(tuple(stage for stage in stages if stage <= n) for n in used),
         device=str(evaluator.device),
         dtype=str(evaluator.dtype).removeprefix("torch."),
         chunk_rows=chunk * common.unit_cost,

@@ -15,9 +15,6 @@ import torch
 from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.thresholds import Thresholds
 
-#: Up to this many columns a product is summed by itself; beyond, a matrix product reads the factors once.
-FEW_COLUMNS = 32
-
 
 def prefix_masks(by_column: Any, n_players: int) -> Any:
     """Columns `(u, k, c)` that prefixes reveal, from the place `(u, c)` of each column's player."""
@@ -66,44 +63,26 @@ class Conditioner:
         """Rows `(u, c)` from standard normal numbers."""
         return self.mean + self.spread * (normals @ self.factor.T)
 
-    def walk_gaps(self, by_column: Any, masks: Any, gaps: Any, *, grouped: bool) -> Any:
+    def walk_gaps(self, by_column: Any, masks: Any, gaps: Any) -> Any:
         """Remaining gaps `(u, 2, k, c)`, of x - draw `(u, c)`, when each prefix, or its complement, is revealed.
 
-        The Cholesky factor of the permuted correlation is made column by column, rows in the order of the data, and
-        each new column moves the gap at once: a few large operations for each column, and none that waits for the
-        host.
+        With the Cholesky factor L of the correlation in the order of a permutation, and L y = gap, the first m columns
+        explain L y of the first m steps: products of small matrices, and none that waits for the host.
         """
-        u, c = gaps.shape
-        places = by_column * c + torch.arange(c, device=gaps.device)
-        places = (places[:, None, :] < places[:, :, None]).sum(dim=-1)
-        columns = torch.arange(c, device=gaps.device).expand(u, c)
-        order = torch.empty_like(places).scatter_(1, places, columns)
-        order = torch.cat([order, order.flip(1)])
-        gap = (gaps / self.scale).repeat(2, 1)
-        left = torch.empty((u, 2, c - 1, c), dtype=gap.dtype, device=gap.device)
-        factors = torch.empty((2 * u, c - 1, c), dtype=gap.dtype, device=gap.device)
-        for k in range(c - 1):
-            pivot = order[:, k, None]
-            column = self.correlation[pivot[:, 0]]
-            if k:
-                known = factors[:, :k]
-                at_pivot = known.gather(2, pivot[:, None].expand(-1, k, 1))
-                if c <= FEW_COLUMNS:
-                    column = column - (at_pivot * known).sum(dim=1)
-                else:
-                    column = column - torch.bmm(at_pivot.transpose(1, 2), known)[:, 0]
-            # the part of the pivot that the columns before it do not explain
-            column = column * column.gather(1, pivot).rsqrt()
-            factors[:, k] = column
-            gap = gap - column * (gap.gather(1, pivot) / column.gather(1, pivot))
-            left[:, 0, k] = gap[:u]
-            left[:, 1, c - 2 - k] = gap[u:]
-        if grouped:
-            ends = masks.sum(dim=-1) - 1  # the step that reveals the last column of a prefix
-            left = left.gather(2, ends[:, None, :, None].expand(u, 2, -1, c))
-        # revealed columns are x itself
-        both = torch.stack([masks, ~masks], dim=1)
-        return torch.where(both, 0.0, left * self.scale)
+        c = gaps.shape[1]
+        steps = torch.arange(c, device=gaps.device)
+        order = (by_column * c + steps).argsort(dim=1)
+        order = torch.stack([order, order.flip(1)], dim=1)  # (u, 2, c)
+        factor, _ = torch.linalg.cholesky_ex(self.correlation[order[..., :, None], order[..., None, :]])
+        in_order = (gaps / self.scale)[:, None].expand(-1, 2, -1).gather(2, order)
+        solved = torch.linalg.solve_triangular(factor, in_order[..., None], upper=False)[..., 0]
+        place = torch.empty_like(order).scatter_(2, order, steps.expand_as(order))
+        factor = factor.gather(2, place[..., None].expand(-1, -1, -1, c)) * -self.scale[:, None]
+        revealed = torch.stack([masks, ~masks], dim=1)
+        n_revealed = revealed.sum(dim=-1, dtype=torch.int32)[..., None]
+        left = torch.where(steps < n_revealed, solved[:, :, None], 0.0) @ factor.transpose(-1, -2)
+        left += gaps[:, None, None]
+        return left.masked_fill_(revealed, 0.0)  # revealed columns are x itself
 
     def to_inputs(self, rows: Any) -> Any:
         """Model inputs of latent rows."""

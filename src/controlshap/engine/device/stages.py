@@ -14,7 +14,7 @@ from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.controls.d_matrices import DMatrices
 from controlshap.data.players import differs_from_x
 from controlshap.engine.device.designs import Designs
-from controlshap.engine.device.evaluation import MOST_ROWS, evaluate_rows, in_chunks, refuse_not_finite
+from controlshap.engine.device.evaluation import MOST_ROWS, evaluate_rows, in_chunks, refuse_not_finite, to_host
 from controlshap.engine.device.taylor import TaylorPolynomials, derivatives, known_correlated, known_independent
 from controlshap.engine.device.walks import DeviceData, RowGroup, walk_terms
 from controlshap.statistics.analysis import Sample, analyse, background_variances
@@ -192,7 +192,7 @@ def _analyse_in_chunks(common: DeviceData, method: Method, group: RowGroup, eval
     def work(start: int, stop: int) -> None:
         some = slice(start, stop)
         tensors = _analyse(common, method, group[some], GroupUnits(evaluated.units, evaluated.terms[some]))
-        parts[start] = {name: one.cpu().numpy() for name, one in tensors.items()}
+        parts[start] = {name: to_host(one) for name, one in tensors.items()}
 
     step = len(group)
     if group.x.device.type == "cpu":
@@ -252,13 +252,10 @@ def _find_converged(method: Method, results: dict[str, Any], n_units: int) -> Bo
     stopping, n_rows = method.stopping, len(results["values"])
     if not stopping.looks or (n_units < stopping.first_look and n_units < method.n_units):
         return np.zeros(n_rows, dtype=bool)
+    values, covariances, dof = (results[name] for name in ("values", "covariances", "degrees_of_freedom"))
+    step = max(1, CACHED // max(1, covariances[0].size))
     ratios = [
-        stopping.error_ratio(
-            Snapshot(
-                results["values"][row, :-1], results["covariances"][row], results["degrees_of_freedom"][row, :-1]
-            ),
-            method.alpha_fraction,
-        )
-        for row in range(n_rows)
-    ]  # fmt: skip
-    return np.array(ratios) <= 1.0
+        stopping.error_ratio(Snapshot(values[some, :-1], covariances[some], dof[some, :-1]), method.alpha_fraction)
+        for some in (slice(start, start + step) for start in range(0, n_rows, step))
+    ]
+    return np.concatenate(ratios) <= 1.0

@@ -67,11 +67,6 @@ class DeviceData:
         return self.finite and not self.replaced
 
     @property
-    def grouped(self) -> bool:
-        """Whether some player has several columns."""
-        return self.n_players < len(self.owner)
-
-    @property
     def unit_cost(self) -> int:
         """Evaluations of a unit."""
         return 2 * (self.n_players - 1) + (0 if self.finite else 1)
@@ -176,7 +171,7 @@ def walk_terms(common: DeviceData, group: RowGroup, units: Any, terms: Any, star
             gap = x - draws
             gaps = mixed_rows(masks, torch.zeros_like(gap), gap).flatten(1, 2)
     else:
-        gaps = common.conditioner.walk_gaps(by_column, masks, x - draws, grouped=common.grouped).flatten(1, 2)
+        gaps = common.conditioner.walk_gaps(by_column, masks, x - draws).flatten(1, 2)
         if at_draws is None:
             gaps = torch.cat([gaps, (x - draws)[:, None]], dim=1)
         inputs = common.conditioner.to_inputs(x[:, None] - gaps)
