@@ -14,20 +14,16 @@ from controlshap.data.players import Players
 from controlshap.functions.base import KnownFunction, RowGames
 
 
-@final
 @dataclass(frozen=True)
-class Transformed(KnownFunction):
-    """A function of transformed columns. Each is made of one column, so that its games are those of the function.
+class _Made(KnownFunction):
+    """A function made of another one, whose kind and cost it has.
 
     Attributes
     ----------
     inner : KnownFunction
-    transforms : tuple of callable
-        Rows `(n, columns)` to rows `(n, columns)`, one after the other.
     """
 
     inner: KnownFunction
-    transforms: tuple[Callable[[FloatArray], Any], ...]
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -43,6 +39,20 @@ class Transformed(KnownFunction):
     def steps_a_draw(self) -> int:
         """The steps of the function."""
         return self.inner.steps_a_draw
+
+
+@final
+@dataclass(frozen=True)
+class Transformed(_Made):
+    """A function of transformed columns. Each is made of one column, so that its games are those of the function.
+
+    Attributes
+    ----------
+    transforms : tuple of callable
+        Rows `(n, columns)` to rows `(n, columns)`, one after the other.
+    """
+
+    transforms: tuple[Callable[[FloatArray], Any], ...]
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """Values of the transformed rows."""
@@ -95,34 +105,17 @@ class _TransformedGames:
 
 @final
 @dataclass(frozen=True)
-class Blend(KnownFunction):
+class Blend(_Made):
     """One output: a constant plus weights times the outputs of another function.
 
     Attributes
     ----------
-    inner : KnownFunction
     weights : ndarray of shape (outputs of inner,)
     constant : float
     """
 
-    inner: KnownFunction
     weights: FloatArray
     constant: float = 0.0
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        """That of the function."""
-        return self.inner.name
-
-    @property
-    def tolerance(self) -> float:  # type: ignore[override]
-        """That of the function."""
-        return self.inner.tolerance
-
-    @property
-    def steps_a_draw(self) -> int:
-        """The steps of the function."""
-        return self.inner.steps_a_draw
 
     @property
     def takes_arrangements(self) -> bool:  # type: ignore[override]

@@ -43,27 +43,22 @@ class Exponentials(HiddenLayer):
         if not self.reaches(x, draws, players):
             return None
         values = np.array(players.sum_columns((self.linear * (x - draws)).T).T)
-        at_x = np.exp(self._parts(x[None], players))
-        step = max(1, BATCH // max(1, at_x.size))
-        for start in range(0, len(draws), step):
-            at_draws = np.exp(self._parts(draws[start : start + step], players))
-            values[start : start + step] += (self._sizes @ product_values(at_x, at_draws)).T
+        for some, at_x, at_draws in self.score_batches(x, draws, players, BATCH):
+            values[some] += (self._sizes @ product_values(np.exp(at_x), np.exp(at_draws))).T
         return values
 
     def mean_interactions(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray | None:
         """Pairwise interactions `(players, players)` of the mean game; None where a product might overflow."""
         if not self.reaches(x, draws, players):
             return None
-        index, at_x = np.zeros((players.n_players, players.n_players)), np.exp(self._parts(x[None], players))
-        step = max(1, BATCH // max(1, at_x.size))
-        for start in range(0, len(draws), step):
-            at_draws = np.exp(self._parts(draws[start : start + step], players))
-            index += product_interactions(at_x, at_draws, self._sizes[:, None])[0]
+        index = np.zeros((players.n_players, players.n_players))
+        for _, at_x, at_draws in self.score_batches(x, draws, players, BATCH):
+            index += product_interactions(np.exp(at_x), np.exp(at_draws), self._sizes[:, None])[0]
         return index / len(draws)
 
     def reaches(self, x: FloatArray, draws: FloatArray, players: Players) -> bool:
         """Whether no product of factors at x and at the draws can overflow."""
-        parts = self._parts(np.concatenate([x[None], draws]), players)
+        parts = self._score_parts(np.concatenate([x[None], draws]), players)
         highest = np.abs(parts).max(axis=2).sum(axis=0) + np.abs(self.intercepts)
         return bool(np.all(highest <= _LARGEST))
 
@@ -72,7 +67,3 @@ class Exponentials(HiddenLayer):
         """Coefficients of the products of the players' factors."""
         sizes: FloatArray = self.scales * np.exp(self.intercepts)
         return sizes
-
-    def _parts(self, rows: FloatArray, players: Players) -> FloatArray:
-        """The players' parts of the scores, `(players, units, n)`."""
-        return np.asarray(players.sum_columns(rows.T[:, None] * self.weights.T[:, :, None]))

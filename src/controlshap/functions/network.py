@@ -105,6 +105,23 @@ class HiddenLayer(KnownFunction):
         values: FloatArray = self.constant + means[..., -1] + hidden @ self.scales
         return values
 
+    def score_batches(
+        self, x: FloatArray, draws: FloatArray, players: Players, most: int
+    ) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
+        """Players' parts of the scores at x `(players, units, 1)` and at draws `(players, units, n)`, of n draws each.
+
+        So many draws come together that a batch has about `most` numbers.
+        """
+        at_x = self._score_parts(x[None], players)
+        step = max(1, most // max(1, at_x.size))
+        for start in range(0, len(draws), step):
+            some = slice(start, start + step)
+            yield some, at_x, self._score_parts(draws[some], players)
+
+    def _score_parts(self, rows: FloatArray, players: Players) -> FloatArray:
+        """The players' parts of the scores, `(players, units, n)`."""
+        return np.asarray(players.sum_columns(rows.T[:, None] * self.weights.T[:, :, None]))
+
 
 @final
 @dataclass(frozen=True)

@@ -41,25 +41,21 @@ class Waves(HiddenLayer):
     def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
         """Shapley values `(draws, players)`."""
         values = np.array(players.sum_columns((self.linear * (x - draws)).T).T)
-        at_x = self._parts(x[None], players)
-        nodes, step = enough_nodes(players.n_players), max(1, BATCH // max(1, at_x.size))
-        for start in range(0, len(draws), step):
-            at_draws = self._parts(draws[start : start + step], players)
+        nodes = enough_nodes(players.n_players)
+        for some, at_x, at_draws in self.score_batches(x, draws, players, BATCH):
             turns = np.exp(0.5j * (at_x - at_draws))
             centre = self.intercepts[:, None] + 0.5 * (at_x + at_draws).sum(axis=0)
             wave = -2.0 * self.scales[:, None] * np.sin(centre)
             parts = turns.imag * integrals(turns, nodes) * wave
-            values[start : start + step] += parts.sum(axis=1).T
+            values[some] += parts.sum(axis=1).T
         return values
 
     def mean_interactions(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
         """Pairwise interactions `(players, players)` of the mean game: all factors but two, at nodes without a 0."""
         p = players.n_players
-        index, at_x = np.zeros((p, p)), self._parts(x[None], players)
+        index = np.zeros((p, p))
         nodes, weights = gauss_nodes(2 * max(1, -(-(p - 1) // 4)))
-        step = max(1, BATCH // max(1, at_x.size))
-        for start in range(0, len(draws), step):
-            at_draws = self._parts(draws[start : start + step], players)
+        for _, at_x, at_draws in self.score_batches(x, draws, players, BATCH):
             turns = np.exp(0.5j * (at_x - at_draws)).reshape(p, -1)
             centre = self.intercepts[:, None] + 0.5 * (at_x + at_draws).sum(axis=0)
             wave = (-4.0 * self.scales[:, None] * np.cos(centre)).reshape(-1)
@@ -69,7 +65,3 @@ class Waves(HiddenLayer):
                 index += ((ratios * (weight * wave * factors.prod(axis=0))) @ ratios.T).real
         np.fill_diagonal(index, 0.0)
         return index / len(draws)
-
-    def _parts(self, rows: FloatArray, players: Players) -> FloatArray:
-        """The players' parts of the scores, `(players, waves, n)`."""
-        return np.asarray(players.sum_columns(rows.T[:, None] * self.weights.T[:, :, None]))
