@@ -6,8 +6,8 @@ import numpy as np
 
 import controlshap as cs
 from controlshap.data.players import resolve_players
-from controlshap.problem import BaseSample
 from controlshap.sampling.units import UnitStream
+from controlshap.statistics.base_sample import BaseSample
 
 FEW = 64
 RNG = np.random.default_rng(0)

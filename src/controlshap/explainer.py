@@ -128,27 +128,9 @@ class Explainer:
         self._assembly = Assembly(model, background, groups, settings)
 
     def __repr__(self) -> str:
-        assembly, model = self._assembly, self._assembly.model
-        names = [repr(name) for name in model.output_names or ()]
-        of_classes = f" of class{'es' if len(names) > 1 else ''} {', '.join(names[:5])}" if names else ""
-        absent = (
-            "ignore the revealed ones" if assembly.imputer.mixes_columns else "are conditioned on the revealed ones"
-        )
-        changed = [
-            f"{name}={value!r}"
-            for name, value in assembly.description.items()
-            if name != "features" and value not in (_DEFAULTS[name], repr(_DEFAULTS[name]))
-        ]
-        lines = [
-            f"Explainer of {model.name}: {model.quantity or 'model output'}{of_classes}",
-            f"  background  {assembly.n_background:,} rows, {len(self.column_names):,} columns, "
-            f"{self.players.n_players:,} players",
-            f"  features    {assembly.description['features']}: absent features {absent}",
-            f"  settings    {', '.join(changed) or 'defaults'}",
-        ]
-        if assembly.shared is not None:
-            lines.append(f"  surrogate   shared by all rows, fitted to {assembly.shared.n_evaluations:,} evaluations")
-        return "\n".join(lines)
+        from controlshap.engine.describe import describe_assembly
+
+        return "\n".join(describe_assembly(self._assembly, _DEFAULTS))
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"

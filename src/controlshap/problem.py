@@ -20,7 +20,7 @@ from controlshap import strategies
 from controlshap._arrays import hash_array
 from controlshap._checks import at_least, check_seconds, refuse_missing
 from controlshap._errors import NoisyModelWarning
-from controlshap._types import FloatArray, IntArray
+from controlshap._types import FloatArray
 from controlshap.controls import Control
 from controlshap.data.encoding import Encoding, make_encoding, refuse_categories, refuse_many_levels, refuse_unseen
 from controlshap.data.players import Groups, Players, resolve_players
@@ -28,6 +28,7 @@ from controlshap.data.table import Table, has_gaps, read_rows, read_table, sampl
 from controlshap.estimators.base import Estimator
 from controlshap.functions.base import KnownFunction, warn_not_exact
 from controlshap.models.model import Model, as_model, fitted_names, list_versions, warn_of_columns
+from controlshap.statistics.base_sample import BaseSample
 from controlshap.statistics.model_noise import REPEATED, standard_deviation
 from controlshap.values.base import Imputer, ValueFunction
 from controlshap.variances.base import Variance
@@ -40,66 +41,6 @@ if TYPE_CHECKING:
 #: Players up to which coalitions of correlated features are enumerated for a known form: 2^15 of them take a tenth of a
 #: second with 15 columns.
 MOST_CONDITIONED = 15
-
-
-@dataclass(frozen=True)
-class BaseSample:
-    """Rows whose mean prediction is v(0), or estimates it.
-
-    Attributes
-    ----------
-    rows : ndarray of shape (n, columns)
-        A finite background, shared by all explained rows; or draws from the distribution, one set for each.
-    values : ndarray of shape (n, outputs, functions)
-        The model there, and the surrogates where there are any.
-    population : float
-        Number of rows there are; infinite for a distribution.
-    sizes : ndarray of shape (n,) or None
-        Where values are means over batches of draws (whose rows are not kept): how many of them.
-    """
-
-    rows: FloatArray
-    values: FloatArray
-    population: float
-    sizes: IntArray | None = None
-
-    @property
-    def finite(self) -> bool:
-        """Whether units draw from these rows, whose mean is then v(0) itself."""
-        return not math.isinf(self.population)
-
-    @property
-    def n_outputs(self) -> int:
-        """Outputs of the model."""
-        return int(self.values.shape[1])
-
-    @property
-    def mean(self) -> FloatArray:
-        """The estimate of v(0), shape (outputs, functions)."""
-        if self.sizes is not None:
-            return np.tensordot(self.sizes / self.sizes.sum(), self.values, axes=1)
-        mean: FloatArray = self.values.mean(axis=0)
-        return mean
-
-    def sampling_error(self, population: int) -> FloatArray:
-        """Error of the base value `(outputs,)` because a finite background was sampled from so many rows."""
-        n = len(self.rows)
-        if not self.finite or n == population:
-            return np.zeros(self.n_outputs)
-        spread: FloatArray = self.values[:, :, 0].std(axis=0, ddof=1)
-        error: FloatArray = spread * np.sqrt((1.0 - n / population) / n)
-        return error
-
-    def root_rows(self) -> FloatArray:
-        """Root `(n, outputs, functions)` of the covariance of the mean."""
-        n = len(self.values)
-        if self.finite or n < 2:
-            return np.zeros((0, *self.values.shape[1:]))
-        if self.sizes is not None:
-            scale = np.sqrt(self.sizes / (self.sizes.sum() * (n - 1.0)))
-            return np.asarray(scale[:, None, None] * (self.values - self.mean))
-        result: FloatArray = (self.values - self.mean) / np.sqrt(n * (n - 1))
-        return result
 
 
 @dataclass(frozen=True)

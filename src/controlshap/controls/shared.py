@@ -119,15 +119,10 @@ HELD_OUT = 5
 
 def best_learner(known: EvaluatedRows, candidates: tuple[Control, ...]) -> Control:
     """The candidate with the smallest error on held-out rows, all outputs together."""
-    held = np.arange(len(known)) % HELD_OUT == 0
-    return choose_learner(known[~held], known[held], candidates)
-
-
-def choose_learner(known: EvaluatedRows, held: EvaluatedRows, candidates: tuple[Control, ...]) -> Control:
-    """The candidate that predicts held-out rows best after a fit to the others."""
     if len(candidates) == 1:
         return candidates[0]
-    return candidates[int(np.argmin(compare_learners(known, held, candidates)))]
+    held = np.arange(len(known)) % HELD_OUT == 0
+    return candidates[int(np.argmin(compare_learners(known[~held], known[held], candidates)))]
 
 
 def compare_learners(known: EvaluatedRows, held: EvaluatedRows, candidates: tuple[Control, ...]) -> list[float]:

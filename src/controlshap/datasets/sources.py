@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -31,16 +30,12 @@ from controlshap.datasets.files import (
     unify_columns,
 )
 from controlshap.datasets.kept import take_columns
+from controlshap.datasets.paths import find_files, kind_of, stamp_file
 
 #: Rows of a part, unless `part_rows` is given.
 DEFAULT_ROWS = 50
 #: Most rows of a part that is one of several files, unless `part_rows` is given.
 MOST_ROWS = 10_000
-#: Suffixes of files, and how these are read.
-SUFFIXES = {
-    ".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet",
-    ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
-}  # fmt: skip
 _READERS: dict[str, type[CsvFile | ParquetFile | ArrowFile]] = {
     "csv": CsvFile, "parquet": ParquetFile, "arrow": ArrowFile,
 }  # fmt: skip
@@ -124,7 +119,7 @@ class FileSource(RowSource):
         """Go through all files once."""
         pa = import_pyarrow("`source`: reading files")
         part_rows = part_rows or (DEFAULT_ROWS if len(paths) == 1 else MOST_ROWS)
-        stamps = {path: _stamp(path) for path in paths}  # before anything is read
+        stamps = {path: stamp_file(path) for path in paths}  # before anything is read
         for path, (n_bytes, _) in stamps.items():
             if n_bytes == 0:
                 raise InvalidArgumentError(
@@ -188,7 +183,7 @@ class FileSource(RowSource):
         return [
             file.path.name
             for file, stamp in zip(self.files, self.stamps, strict=True)
-            if not file.path.is_file() or _stamp(file.path) != stamp
+            if not file.path.is_file() or stamp_file(file.path) != stamp
         ]
 
 
@@ -296,8 +291,8 @@ def open_source(
         part_rows = at_least("part_rows", part_rows, 1, "rows of a part")
     if not isinstance(source, (str, Path)):
         return MemorySource.open(source, part_rows, columns, keep)
-    paths = [path.resolve() for path in _find_files(str(source))]  # the current directory of workers may be another
-    kinds = sorted({_kind(path) for path in paths})
+    paths = [path.resolve() for path in find_files(str(source))]  # the current directory of workers may be another
+    kinds = sorted({kind_of(path) for path in paths})
     if len(kinds) > 1:
         raise InvalidArgumentError(
             f"`source`: {str(source)!r} has files of several kinds ({', '.join(kinds)}). Give a glob that names one "
@@ -380,39 +375,3 @@ def _row_bytes(rows: Any) -> bytes:
         return repr(rows.tolist()).encode()
     contents: bytes = str(rows.dtype).encode() + np.ascontiguousarray(rows).tobytes()
     return contents
-
-
-def _find_files(source: str) -> list[Path]:
-    """The files of a path, folder or glob, in the order of their names."""
-    path = Path(source)
-    if path.is_file():
-        return [path]
-    if path.is_dir():
-        # hidden files, and those that begin with an underscore, are left by other programs beside their parts
-        files = [p for p in path.iterdir() if p.is_file() and p.suffix.lower() in SUFFIXES and p.name[0] not in "._"]
-        what = "folder"
-    elif any(c in source for c in "*?["):
-        files = [Path(p) for p in glob.glob(source, recursive=True) if Path(p).is_file()]
-        what = "pattern"
-    else:
-        raise InvalidArgumentError(f"`source`: there is no file or folder {source!r}. Check the path.")
-    if not files:
-        raise InvalidArgumentError(
-            f"`source`: the {what} {source!r} holds no file that ends in {', '.join(SUFFIXES)}. Check the path."
-        )
-    return sorted(files)
-
-
-def _kind(path: Path) -> str:
-    kind = SUFFIXES.get(path.suffix.lower())
-    if kind is None:
-        raise InvalidArgumentError(
-            f"`source`: {path.name!r} does not end in {', '.join(SUFFIXES)}. Convert it to one of these (and unpack "
-            "compressed CSV files)."
-        )
-    return kind
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns

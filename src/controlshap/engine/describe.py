@@ -1,14 +1,36 @@
-"""A plan in words: what is done, what it costs, and why."""
+"""Plans and explainers as text."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from controlshap.engine.plan import Plan
+    from controlshap.problem import Assembly
+
+
+def describe_assembly(assembly: Assembly, defaults: Mapping[str, Any]) -> Iterable[str]:
+    """Lines on the model, the background and the settings of an explainer that are not their defaults."""
+    model, n_players = assembly.model, assembly.players.n_players
+    names = [repr(name) for name in model.output_names or ()]
+    of_classes = f" of class{'es' if len(names) > 1 else ''} {', '.join(names[:5])}" if names else ""
+    absent = "ignore the revealed ones" if assembly.imputer.mixes_columns else "are conditioned on the revealed ones"
+    changed = [
+        f"{name}={value!r}"
+        for name, value in assembly.description.items()
+        if name != "features" and value not in (defaults[name], repr(defaults[name]))
+    ]
+    yield f"Explainer of {model.name}: {model.quantity or 'model output'}{of_classes}"
+    yield (
+        f"  background  {assembly.n_background:,} rows, {len(assembly.column_names):,} columns, {n_players:,} players"
+    )
+    yield f"  features    {assembly.description['features']}: absent features {absent}"
+    yield f"  settings    {', '.join(changed) or 'defaults'}"
+    if assembly.shared is not None:
+        yield f"  surrogate   shared by all rows, fitted to {assembly.shared.n_evaluations:,} evaluations"
 
 
 def describe_plan(plan: Plan) -> Iterable[str]:

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
-from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, NoClosedFormError
+from controlshap._errors import BudgetTooSmallError, ErraticVarianceWarning, InvalidArgumentError, NoClosedFormError
 from controlshap._types import FloatArray
 from controlshap.controls import Control
 from controlshap.engine.choice import (
@@ -32,8 +33,9 @@ from controlshap.variances import Variance
 
 #: Up to how many times a budget that was set the plan says what would be exact.
 NEARLY_EXACT_FACTOR = 2
-
-
+#: Units below which resampling understates the error of a control with a fitted coefficient
+#: (benchmarks/results/honesty.md).
+FEW_TO_RESAMPLE = 200
 #: Fewest draws behind a v(0) that units do not draw themselves.
 FEWEST_BASE_DRAWS = 16
 #: Most of them where a tolerance may end the run long before the budget.
@@ -158,6 +160,18 @@ class Plan:
         """Units that the budget pays for if x and the background agree nowhere; with rows that are known, more."""
         spent = 1 + self.costs.derivatives + self.n_base_draws
         return max(0, self.budget - spent) // max(1, self.costs.unit)
+
+    def warn_few_to_resample(self, n_units: int) -> None:
+        """Warn where so many units are few for a bootstrap with a control whose coefficient they give."""
+        controls = self.prepared_controls
+        if self.variance.resamples and controls and n_units < FEW_TO_RESAMPLE:
+            warnings.warn(
+                f"`variance`: {n_units} units are few for a bootstrap with {type(controls[0]).__name__}(), whose "
+                "coefficient is fitted to the same units; intervals cover less than they say (91 to 93 % at 95 %). "
+                "Use variance='auto', or raise `budget`.",
+                ErraticVarianceWarning,
+                stacklevel=4,
+            )
 
     def __str__(self) -> str:
         from controlshap.engine.describe import describe_plan

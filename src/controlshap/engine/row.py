@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
 
-from controlshap._errors import ErraticVarianceWarning
 from controlshap._random import Purpose, stream
 from controlshap._types import BoolArray, FloatArray
 from controlshap.controls.base import Control, EvaluatedRows
@@ -19,19 +17,16 @@ from controlshap.crossfitting.known_marginal import Functions
 from controlshap.data.players import differs_from_x
 from controlshap.engine.pilot import begin_run, combine_analyses
 from controlshap.engine.plan import Plan, check_plan
-from controlshap.problem import BaseSample, Problem
+from controlshap.problem import Problem
 from controlshap.results.collect import PairResult, RowResult
 from controlshap.sampling.game import Game, base_sample, start_game
 from controlshap.sampling.kept import EvaluationSample, Recording
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.statistics.analysis import Analysis, Sample, analyse, background_variances
+from controlshap.statistics.base_sample import BaseSample
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.stopping import Snapshot, Stopping
 from controlshap.statistics.terms import MeanTerms
-
-#: Units below which resampling understates the error of a control with a fitted coefficient
-#: (benchmarks/results/honesty.md).
-FEW_TO_RESAMPLE = 200
 
 
 def explain_row(
@@ -233,9 +228,7 @@ class Run:
             for exact in (self.analysis.controlled, self.analysis.uncontrolled):
                 exact.values[-1] = self.base.mean[:, 0]
         estimate = self.analysis.controlled
-        self.snapshot = Snapshot(
-            estimate.values[:-1], estimate.covariances[:, :-1, :-1], estimate.dof[:-1]
-        )  # fmt: skip
+        self.snapshot = Snapshot(estimate.values[:-1], estimate.covariances[:, :-1, :-1], estimate.dof[:-1])
         self.history.append((self.game.n_evaluations, self.snapshot.values, self.snapshot.errors))
 
     def _at_rows(self, fitted: ControlledTerms) -> FloatArray | None:
@@ -300,7 +293,7 @@ class Run:
     def finish(self) -> RowResult:
         """The result of the run."""
         status, plan = self.status or "", self.plan
-        self._warn_few_to_resample()
+        plan.warn_few_to_resample(self.sampler.n_units)
         if self.stopping.output_range is not None and status != "exact" and self.guaranteed is None:
             self.guaranteed = self._guarantee()
         applied = (*plan.prepared_controls, *self.learners)
@@ -374,17 +367,6 @@ class Run:
         if found is None:
             return None
         return distribution_variances(refits, self.problem.imputer, self.x, *found, self.problem.memory_limit)
-
-    def _warn_few_to_resample(self) -> None:
-        controls, n_units = self.plan.prepared_controls, self.sampler.n_units
-        if self.plan.variance.resamples and controls and n_units < FEW_TO_RESAMPLE:
-            warnings.warn(
-                f"`variance`: {n_units} units are few for a bootstrap with {type(controls[0]).__name__}(), whose "
-                "coefficient is fitted to the same units; intervals cover less than they say (91 to 93 % at 95 %). "
-                "Use variance='auto', or raise `budget`.",
-                ErraticVarianceWarning,
-                stacklevel=4,
-            )
 
 
 def describe_controls(controls: Sequence[Control], alpha: FloatArray) -> str:

@@ -20,7 +20,8 @@ from controlshap.plots.canvas import (
     style_axes,
 )
 from controlshap.plots.selection import select
-from controlshap.results.wording import escape, format_level, scale_to_unit
+from controlshap.results.player_data import scale_to_unit
+from controlshap.results.wording import escape, format_level
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation

@@ -25,7 +25,8 @@ from controlshap.plots.canvas import (
     text_width,
 )
 from controlshap.plots.selection import check_player, select
-from controlshap.results.wording import PlayerData, classify, escape, format_label
+from controlshap.results.player_data import PlayerData, classify
+from controlshap.results.wording import escape, format_label
 from controlshap.statistics.certainty import rounding_floor
 
 if TYPE_CHECKING:

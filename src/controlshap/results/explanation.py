@@ -410,7 +410,7 @@ class Explanation:
 
     def player_data(self) -> np.ndarray[Any, np.dtype[Any]]:
         """Data of the players `(rows, players)`: a value, the level of a one-hot group, all values of another group."""
-        from controlshap.results.wording import collect_player_data
+        from controlshap.results.player_data import collect_player_data
 
         return collect_player_data(self)
 

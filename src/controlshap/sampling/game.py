@@ -15,10 +15,11 @@ from controlshap.controls.base import Context, Control, PreparedControl
 from controlshap.estimators.base import Estimator
 from controlshap.functions.base import KnownFunction
 from controlshap.models.model import Model
-from controlshap.problem import BaseSample, Problem
+from controlshap.problem import Problem
 from controlshap.sampling.kept import EvaluationLog, Recording
 from controlshap.sampling.known_rows import Keys, KnownRows
 from controlshap.statistics import two_stage
+from controlshap.statistics.base_sample import BaseSample
 from controlshap.statistics.batches import Batches
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.visits import UnitIds

@@ -12,11 +12,11 @@ import numpy as np
 from controlshap._types import FloatArray, IntArray
 from controlshap.data.players import differs_from_x
 from controlshap.estimators.base import Estimator
-from controlshap.problem import BaseSample
 from controlshap.sampling.game import COPIES, Game
 from controlshap.sampling.kept import BatchedUnits, KeptUnits
 from controlshap.sampling.units import Units, UnitStream, Visiting, chunk_stop
 from controlshap.statistics import two_stage
+from controlshap.statistics.base_sample import BaseSample
 from controlshap.statistics.batches import FEWEST_PLACES
 from controlshap.statistics.size_strata import SizeStrata
 from controlshap.statistics.terms import Terms

@@ -15,7 +15,7 @@ import numpy as np
 from controlshap._random import Purpose, stream
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.estimators.base import Estimator, UnitDraws
-from controlshap.problem import BaseSample
+from controlshap.statistics.base_sample import BaseSample
 from controlshap.statistics.visits import (
     REVISIT_EVERY,
     TakeAll,
