@@ -25,7 +25,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 LEFT_OUT = ("reproduce",)
 
 
-def count_passed(features: str) -> dict[str, int]:
+def names_passed(features: str) -> dict[str, list[str]]:
     """Files, functions and classes of the installed library that explaining one row passes through."""
     import numpy as np
 
@@ -61,11 +61,15 @@ def count_passed(features: str) -> dict[str, int]:
         cs.Explainer(model, background, features=features)(x, budget=500, rng=0)
     finally:
         sys.setprofile(None)
-    return {"files": len(files), "functions": len(functions), "classes": len(classes)}
+    return {
+        "files": sorted(path.removeprefix(root) for path in files),
+        "functions": sorted(f"{code.co_filename.removeprefix(root)}:{code.co_qualname}" for code in functions),
+        "classes": sorted(f"{made.__module__.removeprefix('controlshap.')}.{made.__qualname__}" for made in classes),
+    }
 
 
-def passed(source: Path, features: str) -> dict[str, int]:
-    """`count_passed` in a fresh interpreter that imports the package of `source`."""
+def passed(source: Path, features: str) -> dict[str, list[str]]:
+    """`names_passed` in a fresh interpreter that imports the package of `source`."""
     command = [sys.executable, __file__, "--passed", features]
     environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -141,8 +145,8 @@ def measure(source: Path) -> dict[str, str]:
     independent, correlated = passed(source, "independent"), passed(source, "correlated")
     private = check(modules, "SLF001")
     highest, above = highest_complexity(modules)
-    column = {f"{name}, default explanation": str(number) for name, number in independent.items()}
-    column |= {f"{name}, correlated features": str(number) for name, number in correlated.items()}
+    column = {f"{kind}, default explanation": str(len(names)) for kind, names in independent.items()}
+    column |= {f"{kind}, correlated features": str(len(names)) for kind, names in correlated.items()}
     return column | {
         "lines without the paper": f"{sum(len(path.read_text().splitlines()) for path in modules):,}",
         "of these code": f"{sum(map(count_code, modules)):,}",
@@ -159,10 +163,17 @@ def measure(source: Path) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sources", nargs="*", type=Path, metavar="SRC", default=[SOURCE])
+    parser.add_argument(
+        "--names", choices=["files", "functions", "classes"], help="list what a default explanation passes"
+    )
     parser.add_argument("--passed", choices=["independent", "correlated"], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.passed:
-        print(json.dumps(count_passed(arguments.passed)))
+        print(json.dumps(names_passed(arguments.passed)))
+        return
+    if arguments.names:
+        for source in arguments.sources:
+            print(*passed(source.resolve(), "independent")[arguments.names], sep="\n")
         return
     columns = [measure(source.resolve()) for source in arguments.sources]
     names = [source.name if len(columns) == 1 else str(source) for source in arguments.sources]

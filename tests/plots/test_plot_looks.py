@@ -12,15 +12,8 @@ from plot_cases import ALL, TABLES, assert_readable, call, intervals_of, labels_
 
 import controlshap as cs
 from controlshap.plots.canvas import logarithmic_ticks
-from controlshap.results.wording import (
-    classify,
-    format_chance,
-    format_column,
-    format_label,
-    format_level,
-    scale_to_unit,
-    shorten_names,
-)
+from controlshap.results.player_data import classify, scale_to_unit
+from controlshap.results.wording import format_chance, format_column, format_label, format_level, shorten_names
 
 pytestmark = pytest.mark.slow
 
@@ -126,8 +119,8 @@ def test_given_axes_are_used_and_nothing_global_changes(name):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"row": 6}, "`row` must be the number of an explained row, 0 to 5; got 6"),
-        ({"row": -1}, "0 to 5; got -1"),
+        ({"row": 6}, "`row` must be a row number, 0 to 5; got 6"),
+        ({"row": -7}, "0 to 5; got -7"),
         ({"row": True}, "got True"),
         ({"max_players": 0}, "`max_players`"),
         ({"max_players": 2.5}, "`max_players`"),

@@ -8,21 +8,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from controlshap.plots.dark import follow_style
+from controlshap.plots.canvas import follow_style
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
 
 
-def _name_arguments(cls: type[Plots]) -> type[Plots]:
-    """Let the plots refuse the names that shap gives to arguments with the name to write here."""
+def _finish_plots(cls: type[Plots]) -> type[Plots]:
+    """Let all plots follow matplotlib's style, and answer a name that shap gives to arguments with the one here."""
     for name, method in list(vars(cls).items()):
         if not name.startswith("_") and inspect.isfunction(method):
-            setattr(cls, name, _refusing(method))
+            setattr(cls, name, _finish_plot(method))
     return cls
 
 
-def _refusing(method: Callable[..., Any]) -> Callable[..., Any]:
+def _finish_plot(method: Callable[..., Any]) -> Callable[..., Any]:
     limit = next((name for name in inspect.signature(method).parameters if name.startswith("max_")), None)
 
     @functools.wraps(method)
@@ -30,12 +30,12 @@ def _refusing(method: Callable[..., Any]) -> Callable[..., Any]:
         if "max_display" in arguments:
             way_out = f"Use {limit}={arguments['max_display']!r}." if limit else "It shows one player."
             raise TypeError(f"plot.{method.__name__}() has no argument 'max_display'. {way_out}")
-        return method(*args, **arguments)
+        return follow_style(method(*args, **arguments))
 
     return draw
 
 
-@_name_arguments
+@_finish_plots
 @dataclass(frozen=True, eq=False)
 class Plots:
     """Plots of an explanation, drawn with matplotlib.
@@ -88,9 +88,7 @@ class Plots:
         """
         from controlshap.plots.bar import draw_bar
 
-        return follow_style(
-            draw_bar(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
-        )
+        return draw_bar(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
 
     def waterfall(
         self,
@@ -113,9 +111,7 @@ class Plots:
         """
         from controlshap.plots.waterfall import draw_waterfall
 
-        return follow_style(
-            draw_waterfall(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
-        )
+        return draw_waterfall(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
 
     def beeswarm(
         self,
@@ -136,7 +132,7 @@ class Plots:
         """
         from controlshap.plots.beeswarm import draw_beeswarm
 
-        return follow_style(draw_beeswarm(self.explanation, output=output, max_players=max_players, level=level, ax=ax))
+        return draw_beeswarm(self.explanation, output=output, max_players=max_players, level=level, ax=ax)
 
     def dependence(
         self,
@@ -161,7 +157,7 @@ class Plots:
         """
         from controlshap.plots.dependence import draw_dependence
 
-        return follow_style(draw_dependence(self.explanation, player, by=by, output=output, level=level, ax=ax))
+        return draw_dependence(self.explanation, player, by=by, output=output, level=level, ax=ax)
 
     def ranking(
         self,
@@ -185,9 +181,7 @@ class Plots:
         """
         from controlshap.plots.ranking import draw_ranking
 
-        return follow_style(
-            draw_ranking(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
-        )
+        return draw_ranking(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
 
     def interactions(
         self,
@@ -212,9 +206,7 @@ class Plots:
         """
         from controlshap.plots.interactions import draw_interactions
 
-        return follow_style(
-            draw_interactions(self.explanation, row=row, output=output, max_pairs=max_pairs, level=level, ax=ax)
-        )
+        return draw_interactions(self.explanation, row=row, output=output, max_pairs=max_pairs, level=level, ax=ax)
 
     def heatmap(
         self,
@@ -235,7 +227,7 @@ class Plots:
         """
         from controlshap.plots.heatmap import draw_heatmap
 
-        return follow_style(draw_heatmap(self.explanation, output=output, max_players=max_players, level=level, ax=ax))
+        return draw_heatmap(self.explanation, output=output, max_players=max_players, level=level, ax=ax)
 
     def cohorts(
         self,
@@ -258,8 +250,8 @@ class Plots:
         from controlshap.plots.groups import draw_groups, split_rows
 
         groups = split_rows(self.explanation, labels)
-        return follow_style(
-            draw_groups(groups, method="cohorts", row=None, output=output, max_players=max_players, level=level, ax=ax)
+        return draw_groups(
+            groups, method="cohorts", row=None, output=output, max_players=max_players, level=level, ax=ax
         )
 
     def compare(
@@ -289,8 +281,8 @@ class Plots:
         from controlshap.plots.groups import draw_groups
 
         groups = {name: self.explanation} | (others if isinstance(others, dict) else {"the other": others})
-        return follow_style(
-            draw_groups(groups, method="compare", row=row, output=output, max_players=max_players, level=level, ax=ax)
+        return draw_groups(
+            groups, method="compare", row=row, output=output, max_players=max_players, level=level, ax=ax
         )
 
     def convergence(
@@ -314,9 +306,7 @@ class Plots:
         """
         from controlshap.plots.convergence import draw_convergence
 
-        return follow_style(
-            draw_convergence(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
-        )
+        return draw_convergence(self.explanation, row=row, output=output, max_players=max_players, level=level, ax=ax)
 
     def variance_reduction(
         self, *, output: int | str | None = None, max_players: int | None = 20, ax: Any = None
@@ -332,7 +322,7 @@ class Plots:
         """
         from controlshap.plots.variance_reduction import draw_variance_reduction
 
-        return follow_style(draw_variance_reduction(self.explanation, output=output, max_players=max_players, ax=ax))
+        return draw_variance_reduction(self.explanation, output=output, max_players=max_players, ax=ax)
 
 
 def _names_of_plots() -> str:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap.plots.canvas import ERROR_BARS, LINE, UNSIGNED, open_table, sign_colours, style_axes
-from controlshap.plots.selection import Selection, check_row, select
-from controlshap.results.summary import importance_interval
+from controlshap.plots.canvas import UNSIGNED, draw_bars, open_table, sign_colours, style_axes
+from controlshap.plots.selection import select
 from controlshap.results.wording import escape, format_column, format_entry
 from controlshap.statistics.certainty import magnitude_order
 
@@ -19,31 +18,28 @@ if TYPE_CHECKING:
 def draw_bar(
     explanation: Explanation,
     *,
-    row: int | None,
+    row: int | str | None,
     output: int | str | None,
     max_players: int | None,
     level: float,
     ax: Any,
 ) -> Any:
     """See `Plots.bar`."""
-    row = None if row is None else check_row(explanation, row)
     chosen = select(explanation, row=row, output=output, max_players=max_players, level=level)
     n = chosen.n_shown
-    lengths, low, high = _importance(chosen) if row is None else (chosen.part.values[0], chosen.low[0], chosen.high[0])
+    lengths, low, high = (
+        chosen.importance if chosen.row is None else (chosen.part.values[0], chosen.low[0], chosen.high[0])
+    )
     order = magnitude_order(lengths)[:n]
     lengths, low, high = lengths[order], low[order], high[order]
     names = chosen.names
-    if row is not None:
-        data = explanation.player_data()[row]  # a row alone would not show which groups are one-hot
+    if chosen.row is not None:
+        data = explanation.player_data()[chosen.row]  # a row alone would not show which groups are one-hot
         names = [f"{name} = {format_entry(entry)}" for name, entry in zip(names, data, strict=True)]
     labels = [escape(names[player]) for player in order]
     ax = open_table(ax, "bar", labels, column=format_column(lengths, np.zeros(n), [row is not None] * n))
     pale = None if row is None else chosen.uncertain[0][order]
-    ax.barh(range(n), lengths, height=0.62, color=UNSIGNED if pale is None else sign_colours(lengths, pale))
-    if bool((high > low).any()):
-        ends = np.maximum(np.stack([lengths - low, high - lengths]), 0.0)
-        ax.errorbar(lengths, range(n), xerr=ends, **ERROR_BARS)
-    ax.axvline(0.0, color=LINE, linewidth=0.9, zorder=0.9)
+    draw_bars(ax, lengths, low, high, UNSIGNED if pale is None else sign_colours(lengths, pale))
     what = "Shapley value"
     if row is None:
         ax.set_xlim(left=0.0)
@@ -51,11 +47,3 @@ def draw_bar(
     uncertain = "pale: sign not certain" if pale is not None and pale.any() else ""
     style_axes(ax, title=chosen.title, x_label=f"{what}, {chosen.errors}", notes=[uncertain, chosen.not_shown])
     return ax
-
-
-def _importance(chosen: Selection) -> tuple[Any, Any, Any]:
-    """Mean absolute values with intervals; nothing below 0, which no mean of absolute values can be."""
-    summary = chosen.part.summary()
-    low, high = importance_interval(chosen.part, summary, chosen.level)
-    lengths = np.maximum(summary.mean_absolute, 0.0)
-    return lengths, np.minimum(low, lengths), np.maximum(high, lengths)

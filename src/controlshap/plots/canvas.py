@@ -1,6 +1,8 @@
 """Figures and axes: sizes that follow the content, a quiet look, room for every label, few colours.
 
-The colours stay apart for colour-blind readers and on paper, and are the same in every plot.
+The colours stay apart for colour-blind readers and on paper, and are the same in every plot. A plot is drawn in those
+of a light page. Where matplotlib's style has dark axes (`dark_background`, say), the finished plot is repainted in
+lighter ones of the same meaning, so that no plot needs a second set of colours.
 """
 
 from __future__ import annotations
@@ -27,6 +29,24 @@ INK, SOFT, LINE, FAINT, GRID = "#2B2B2B", "#6A6A6A", "#A8A8A8", "#C9C9C9", "#E6E
 NO_SIZE = "#9B9B9B"
 #: Okabe and Ito's colours, for lines and categories; the yellow is left out, which is too light for lines.
 SEVERAL = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#6B4C9A")
+#: Each colour of a light page, and what stands for it on a dark one.
+ON_DARK = {
+    POSITIVE: "#EE8B56",
+    NEGATIVE: "#63A9E6",
+    PALE_POSITIVE: "#7A4A31",
+    PALE_NEGATIVE: "#35597A",
+    UNSIGNED: "#93A9BC",
+    INK: "#EDEDED",
+    SOFT: "#B4B4B4",
+    LINE: "#7A7A7A",
+    FAINT: "#5E5E5E",
+    GRID: "#3A3A3A",
+    NO_SIZE: "#9B9B9B",
+    "#0072B2": "#56A8E8",
+    "#6B4C9A": "#A88BD8",
+}
+#: Properties of artists that hold a colour.
+PROPERTIES = ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor")
 #: Below this luminance a background is dark.
 DARK = 0.4
 #: Inches: height of a player's line, what stands above and below all lines, width of the plot itself.
@@ -137,6 +157,16 @@ def style_axes(
         ax.tick_params(axis="y", labelsize=SMALL, color=LINE, labelcolor=INK)
 
 
+def draw_bars(ax: Any, lengths: FloatArray, low: FloatArray, high: FloatArray, colours: Any) -> None:
+    """A bar with its interval on each line, from 0."""
+    places = range(len(lengths))
+    ax.barh(places, lengths, height=0.62, color=colours)
+    if bool((high > low).any()):
+        ends = np.maximum(np.stack([lengths - low, high - lengths]), 0.0)
+        ax.errorbar(lengths, places, xerr=ends, **ERROR_BARS)
+    ax.axvline(0.0, color=LINE, linewidth=0.9, zorder=0.9)
+
+
 def data_colours(ax: Any) -> Any:
     """Colour map of data, low to high; viridis without the end that is too close to the background of the axes."""
     from matplotlib import colormaps
@@ -184,3 +214,44 @@ def use_logarithm(axis: Any, low: float, high: float) -> None:
     axis.set_major_locator(FixedLocator(logarithmic_ticks(low, high).tolist()))
     axis.set_major_formatter(FuncFormatter(lambda value, _: format_label(float(value), 2)))
     axis.set_minor_locator(NullLocator())
+
+
+def follow_style(ax: Any) -> Any:
+    """Repaint a finished plot where its axes are dark; returns the axes."""
+    if not is_dark(ax):
+        return ax
+    from matplotlib.colors import to_hex
+
+    exchange = {to_hex(light): dark for light, dark in ON_DARK.items()}
+    own = [ax, *(other for other in ax.figure.axes if other.get_label() == "<colorbar>")]
+    for part in own:
+        for artist in part.findobj():
+            if artist is not part.patch:
+                _repaint(artist, exchange)
+                if getattr(artist, "get_markerfacecolor", lambda: None)() == "white":  # a hollow mark
+                    artist.set_markerfacecolor(ax.get_facecolor())
+        for axis in ("x", "y"):
+            # ticks that a later draw makes
+            part.tick_params(axis=axis, color=ON_DARK[LINE], grid_color=ON_DARK[GRID])
+        part.tick_params(axis="x", labelcolor=ON_DARK[INK])
+    return ax
+
+
+def _repaint(artist: Any, exchange: dict[str, str]) -> None:
+    from matplotlib.colors import to_hex, to_rgba, to_rgba_array
+
+    for name in PROPERTIES:
+        read, write = getattr(artist, f"get_{name}", None), getattr(artist, f"set_{name}", None)
+        if read is None or write is None:
+            continue
+        found = read()
+        if isinstance(found, np.ndarray) and found.ndim == 2:  # a collection has one for each of its parts
+            hexes = [to_hex(colour) for colour in found]
+            if any(colour in exchange for colour in hexes):
+                repainted = to_rgba_array([exchange.get(colour, colour) for colour in hexes])
+                repainted[:, 3] = found[:, 3]
+                write(repainted)
+        elif not isinstance(found, str) or found not in ("none", "auto"):
+            colour = to_hex(found)
+            if colour in exchange:
+                write((*to_rgba(exchange[colour])[:3], to_rgba(found)[3]))

@@ -22,7 +22,7 @@ from controlshap.plots.canvas import (
     text_width,
     use_logarithm,
 )
-from controlshap.plots.selection import check_row, select
+from controlshap.plots.selection import select
 from controlshap.results.wording import escape
 from controlshap.statistics.certainty import magnitude_order, quantile
 
@@ -38,7 +38,6 @@ def draw_convergence(
     explanation: Explanation, *, row: int, output: int | str | None, max_players: int | None, level: float, ax: Any
 ) -> Any:
     """See `Plots.convergence`."""
-    row = check_row(explanation, row)
     chosen = select(explanation, row=row, output=output, max_players=max_players, level=level)
     part, n = chosen.part, chosen.n_shown
     if part.history is None:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap.plots.canvas import LINE, SEVERAL, SMALL, open_table, style_axes
-from controlshap.plots.selection import Selection, check_row, select
+from controlshap.plots.selection import Selection, select
 from controlshap.results.explanation import Explanation
-from controlshap.results.summary import importance_interval
 from controlshap.results.wording import clean, count_noun, escape, shorten
-
-if TYPE_CHECKING:
-    from controlshap._types import FloatArray
 
 #: Most groups: as many as there are colours that stay apart.
 MOST = len(SEVERAL)
@@ -37,7 +33,7 @@ def draw_groups(
     groups: Mapping[str, Explanation],
     *,
     method: str,
-    row: int | None,
+    row: int | str | None,
     output: int | str | None,
     max_players: int | None,
     level: float,
@@ -45,13 +41,8 @@ def draw_groups(
 ) -> Any:
     """Importance (or the values of a row) of each group with intervals, players by their mean over groups."""
     _check_groups(groups)
-    parts = [
-        select(
-            one, row=None if row is None else check_row(one, row), output=output, max_players=max_players, level=level
-        )
-        for one in groups.values()
-    ]
-    numbers = [_numbers(part, row) for part in parts]
+    parts = [select(one, row=row, output=output, max_players=max_players, level=level) for one in groups.values()]
+    numbers = [part.importance if row is None else (part.part.values[0], part.low[0], part.high[0]) for part in parts]
     first = parts[0]
     sizes = np.mean([np.abs(values) for values, _, _ in numbers], axis=0)
     order = np.argsort(-sizes, kind="stable")[: first.n_shown]
@@ -81,15 +72,6 @@ def draw_groups(
 
 def _describe(parts: list[Selection]) -> str:
     return next((part.errors for part in parts if "interval" in part.errors), parts[0].errors)
-
-
-def _numbers(part: Selection, row: int | None) -> tuple[FloatArray, FloatArray, FloatArray]:
-    if row is not None:
-        return part.part.values[0], part.low[0], part.high[0]
-    summary = part.part.summary()
-    low, high = importance_interval(part.part, summary, part.level)
-    values = np.maximum(summary.mean_absolute, 0.0)
-    return values, np.minimum(low, values), np.maximum(high, values)
 
 
 def _check_groups(groups: Mapping[str, Explanation]) -> None:

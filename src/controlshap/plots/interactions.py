@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from controlshap._checks import at_least
-from controlshap.plots.canvas import ERROR_BARS, LINE, open_table, sign_colours, style_axes
-from controlshap.plots.selection import check_row, select
+from controlshap.plots.canvas import draw_bars, open_table, sign_colours, style_axes
+from controlshap.plots.selection import describe_left, select
 from controlshap.results.wording import describe_zero_errors, escape, format_column, format_level
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ def draw_interactions(
     explanation: Explanation, *, row: int, output: int | str | None, max_pairs: int | None, level: float, ax: Any
 ) -> Any:
     """See `Plots.interactions`."""
-    row = check_row(explanation, row)
     chosen = select(explanation, row=row, output=output, level=level)
     found = chosen.part.interactions
     ranking, first, second = found.ranking(level), *np.triu_indices(len(chosen.names), 1)
@@ -30,15 +29,9 @@ def draw_interactions(
     lengths, pale = found.index[0, first, second], ~ranking.signs[0][:n]
     labels = [escape(f"{chosen.names[i]} × {chosen.names[j]}") for i, j in zip(first, second, strict=True)]
     ax = open_table(ax, "interactions", labels, column=format_column(lengths, np.zeros(n), [True] * n))
-    ax.barh(range(n), lengths, height=0.62, color=sign_colours(lengths, pale))
+    draw_bars(ax, lengths, low, high, sign_colours(lengths, pale))
     sampled = bool((high > low).any())
-    if sampled:
-        ends = np.maximum(np.stack([lengths - low, high - lengths]), 0.0)
-        ax.errorbar(lengths, range(n), xerr=ends, **ERROR_BARS)
-    ax.axvline(0.0, color=LINE, linewidth=0.9, zorder=0.9)
     errors = f"{format_level(level)} intervals of all pairs together" if sampled else describe_zero_errors(chosen.part)
-    n_left = ranking.order.shape[1] - n
-    left = "" if n_left == 0 else f"{n_left} smaller {'one is' if n_left == 1 else 'ones are'} not shown"
-    notes = ["pale: sign not certain" if pale.any() else "", left]
+    notes = ["pale: sign not certain" if pale.any() else "", describe_left(ranking.order.shape[1] - n)]
     style_axes(ax, title=chosen.title, x_label=f"interaction, {errors}", notes=notes)
     return ax

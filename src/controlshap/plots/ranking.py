@@ -9,7 +9,7 @@ import numpy as np
 
 from controlshap._types import BoolArray, FloatArray
 from controlshap.plots.canvas import INK, LINE, NEGATIVE, POSITIVE, SMALL, SOFT, font_size, open_table, style_axes
-from controlshap.plots.selection import check_row, select
+from controlshap.plots.selection import select
 from controlshap.results.wording import escape, format_chance, format_level
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ def draw_ranking(
     explanation: Explanation, *, row: int, output: int | str | None, max_players: int | None, level: float, ax: Any
 ) -> Any:
     """See `Plots.ranking`."""
-    row = check_row(explanation, row)
     chosen = select(explanation, row=row, output=output, max_players=max_players, level=level)
     n, ranking = chosen.n_shown, chosen.part.ranking(chosen.level)
     order = ranking.order[0][:n]

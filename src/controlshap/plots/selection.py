@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from controlshap._checks import at_least, check_level, is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray
 from controlshap.data.table import RowName
+from controlshap.results.axes import check_row
 from controlshap.results.explanation import check_output
-from controlshap.results.row_names import find_row, label_rows
+from controlshap.results.row_names import label_rows
+from controlshap.results.summary import importance_interval
 from controlshap.results.wording import (
     SENTENCE_WIDTH,
     clean,
@@ -97,22 +101,35 @@ class Selection:
     @property
     def not_shown(self) -> str:
         """Note on the players that are left out."""
-        n_left = len(self.whole.feature_names) - self.n_shown
-        return "" if n_left == 0 else f"{n_left} smaller {'one is' if n_left == 1 else 'ones are'} not shown"
+        return describe_left(len(self.whole.feature_names) - self.n_shown)
+
+    @property
+    def importance(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Mean absolute values with intervals; nothing below 0, which no mean of absolute values can be."""
+        summary = self.part.summary()
+        low, high = importance_interval(self.part, summary, self.level)
+        lengths = np.maximum(summary.mean_absolute, 0.0)
+        return lengths, np.minimum(low, lengths), np.maximum(high, lengths)
+
+
+def describe_left(n_left: int) -> str:
+    """Note on so many players, or pairs, that are left out."""
+    return "" if n_left == 0 else f"{n_left} smaller {'one is' if n_left == 1 else 'ones are'} not shown"
 
 
 def select(
     explanation: Explanation,
     *,
-    row: int | None = None,
+    row: int | str | None = None,
     output: int | str | None,
     max_players: int | None = None,
     level: float = 0.95,
 ) -> Selection:
-    """Check what a plot was asked for; `row` was checked before."""
+    """Check what a plot was asked for."""
     level = check_level(level)
     if len(explanation) == 0:
         raise InvalidArgumentError("`explanation` has no rows, and there is nothing to draw.")
+    row = None if row is None else check_row(row, len(explanation), explanation.row_names)
     number = check_output(explanation, output)
     n_shown = len(explanation.feature_names)
     if max_players is not None:
@@ -126,16 +143,6 @@ def select(
     unseen = (errors == 0) & ~part.complete[:, None] & (part.values != 0)
     uncertain = ((errors > 0) & (low <= 0) & (high >= 0)) | unseen
     return Selection(explanation, part, row, number, n_shown, level, low, high, uncertain)
-
-
-def check_row(explanation: Explanation, row: Any) -> int:
-    """A row's number, from that or its name as text."""
-    n = len(explanation)
-    if isinstance(row, str) and explanation.row_names is not None:
-        return find_row(row, explanation.row_names)
-    if not is_whole(row) or not 0 <= row < n:
-        raise InvalidArgumentError(f"`row` must be the number of an explained row, 0 to {n - 1}; got {row!r}.")
-    return int(row)
 
 
 def check_player(explanation: Explanation, player: Any, argument: str) -> int:

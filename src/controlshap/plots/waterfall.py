@@ -9,7 +9,7 @@ import numpy as np
 
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.plots.canvas import ERROR_BARS, INK, LINE, SOFT, open_table, sign_colours, style_axes
-from controlshap.plots.selection import Selection, check_row, select
+from controlshap.plots.selection import Selection, select
 from controlshap.results.wording import escape, format_column, format_entry, format_level
 from controlshap.statistics.certainty import magnitude_order, quantile
 
@@ -31,9 +31,8 @@ def draw_waterfall(
     explanation: Explanation, *, row: int, output: int | str | None, max_players: int | None, level: float, ax: Any
 ) -> Any:
     """See `Plots.waterfall`."""
-    row = check_row(explanation, row)
     chosen = select(explanation, row=row, output=output, max_players=max_players, level=level)
-    steps = _steps(chosen, explanation.player_data()[row])
+    steps = _steps(chosen, explanation.player_data()[chosen.row])
     n = len(steps.values)
     base = float(chosen.part.base_values[0])
     base_reach = float(quantile(np.array(np.inf), (1.0 - chosen.level) / 2.0) * chosen.part.base_standard_errors[0])
