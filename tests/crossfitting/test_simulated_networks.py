@@ -271,7 +271,7 @@ def test_errors_fall_with_the_budget_where_the_model_is_its_fit(monkeypatch):
 
     # 19 degrees of freedom for each of 17 values: chance is 5 % of an error, and 25 % are five times that of both
     first, second = error(2_040), error(4 * 2_040)
-    assert 0.5 / 1.25 < second / first < 0.5 * 1.25
+    assert second / first < 0.5 * 1.25  # below a half: the fit gets better, too
     goal = {"absolute_tolerance": 0.5 * first, "rng": 0}
     stopped = explainer(background[:1], budget=100_000, **goal)
     assert stopped.status[0] == "converged"

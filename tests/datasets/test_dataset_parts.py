@@ -16,6 +16,7 @@ from controlshap.datasets.loop import RunTotals, run_parts
 from controlshap.datasets.part import PartOutcome, PartTask
 from controlshap.datasets.part_file import part_path
 from controlshap.datasets.run import choose_part_rows
+from controlshap.statistics.model_noise import REPEATED
 
 
 def test_cheap_rows_get_larger_parts(tmp_path: Path) -> None:
@@ -34,7 +35,7 @@ def test_measuring_is_cheap_where_the_model_is_not(tmp_path: Path, monkeypatch: 
     make_explainer(counted).explain_dataset(make_rows(1), tmp_path / "out", **call)
     spent = int(cs.load(tmp_path / "out").n_evaluations.sum())
     assert spent > 15_000
-    assert counted.n_rows <= 8 + 2_000 + spent
+    assert counted.n_rows <= 8 + REPEATED + 2_000 + spent
     monkeypatch.setattr(run, "PROBE_BUDGET", 3)  # less than any row needs
     make_explainer(counted).explain_dataset(make_rows(1), tmp_path / "again", **call)
 

@@ -26,6 +26,7 @@ from dataset_cases import (
 import controlshap as cs
 from controlshap.datasets import RunStoppedError, load_dataset
 from controlshap.datasets.part_file import part_path
+from controlshap.statistics.model_noise import REPEATED
 
 pytestmark = pytest.mark.slow
 
@@ -44,12 +45,12 @@ def test_an_interrupt_loses_the_part_under_way(tmp_path: Path) -> None:
     whole = undisturbed(rows, tmp_path / "whole")
     assert_same_bits(cs.load(out), whole)
     assert result.n_evaluations == whole.n_evaluations.sum()
-    assert second.n_rows == 8 + 1 + whole.n_evaluations[10:].sum(), (
-        "the background, a row of it again, and what was missing"
+    assert second.n_rows == 8 + REPEATED + whole.n_evaluations[10:].sum(), (
+        "the background, rows of it again, and what was missing"
     )
     third = CountedModel()
     make_explainer(third).explain_dataset(rows, out, part_rows=5, **CALL)
-    assert third.n_rows == 8 + 1, "nothing is left to do"
+    assert third.n_rows == 8 + REPEATED, "nothing is left to do"
 
 
 def test_a_full_disk_stops_the_run_and_keeps_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +64,9 @@ def test_a_full_disk_stops_the_run_and_keeps_what_is_there(tmp_path: Path, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(RunStoppedError, match=r"No space left.*2 of 5 parts are done and kept; run the same again"):
+        with pytest.raises(
+            RunStoppedError, match=r"No space left.*2 of 5 parts are done and kept in .*; run the same again"
+        ):
             make_explainer(CountedModel()).explain_dataset(make_rows(), out, part_rows=5, **CALL)
     assert sorted(p.name for p in (out / "parts").iterdir()) == ["part-000000.parquet", "part-000001.parquet"]
     make_explainer(CountedModel()).explain_dataset(make_rows(), out, part_rows=5, **CALL)
@@ -139,7 +142,7 @@ def test_a_killed_client_can_be_run_again(tmp_path: Path, n_jobs: int) -> None:
     make_explainer(second).explain_dataset(rows, out, part_rows=5, **CALL)
     whole = undisturbed(rows, tmp_path / "whole")
     assert_same_bits(cs.load(out), whole)
-    assert second.n_rows == 8 + 1 + whole.n_evaluations[20:].sum()
+    assert second.n_rows == 8 + REPEATED + whole.n_evaluations[20:].sum()
     assert not list((out / "parts").glob(".*"))
 
 

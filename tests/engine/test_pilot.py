@@ -114,4 +114,4 @@ def test_a_row_that_stands_out_is_no_reason_to_leave():
     rows = rng.normal(size=(102, 10))
     rows[17] = 6.0
     explainer = cs.Explainer(lambda a: ((a > 3).sum(axis=1) >= 4) * 5.0 + a[:, 0], rows[:100])
-    assert set(explainer(rows[100:], budget=2500, rng=0).method) == {"Permutation + LogisticRidge"}
+    assert all(m.startswith("Permutation + LogisticRidge") for m in explainer(rows[100:], budget=2500, rng=0).method)

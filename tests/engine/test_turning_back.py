@@ -39,7 +39,9 @@ def test_errors_near_a_pass_are_far_below_those_of_pairs():
     truth = shapley_by_definition(marginal_game(bumps, X, BACKGROUND, np.arange(8)[:, None]), 8)[:, 0]
     errors = {}
     for estimator in (WALKS, cs.Permutation()):
-        found = cs.Explainer(bumps, BACKGROUND, estimator=estimator)(np.tile(X, (10, 1)), budget=1400, rng=0)
+        found = cs.Explainer(bumps, BACKGROUND, estimator=estimator, control=cs.LogisticRidge())(
+            np.tile(X, (10, 1)), budget=1400, rng=0
+        )
         errors[estimator] = ((found.values - truth) ** 2).mean()
         assert (found.n_evaluations <= 1400).all()
         assert_allclose(found.values.sum(axis=1) + found.base_values, bumps(X[None])[0], atol=1e-9)

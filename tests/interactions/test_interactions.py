@@ -325,8 +325,8 @@ def plain_explainer(**settings):
 @pytest.mark.parametrize(
     ("explain", "words"),
     [
-        (lambda: plain_explainer()(ROWS, interactions=3), "must be 2 or None"),
-        (lambda: plain_explainer()(ROWS, interactions=True), "must be 2 or None"),
+        (lambda: plain_explainer()(ROWS, interactions=3), "must be 2, for pairs of players, or None"),
+        (lambda: plain_explainer()(ROWS, interactions=True), "must be 2, for pairs of players, or None"),
         (lambda: plain_explainer(groups=[list(range(7))])(ROWS, interactions=2), "one player only"),
         (lambda: plain_explainer(estimator="per_feature")(ROWS, interactions=2), "walks, KernelSHAP or all"),
         (lambda: plain_explainer()(ROWS, interactions=2, budget=3), "budget"),

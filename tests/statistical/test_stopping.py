@@ -278,14 +278,14 @@ def test_a_higher_level_takes_more_evaluations():
 
 
 def test_a_budget_that_ends_first_is_told_with_the_way_out():
-    with pytest.warns(cs.NotConvergedWarning, match=r"Row 0 .*budget of 600 .*stop='ranking'.*Raise `budget`"):
+    with pytest.warns(cs.NotConvergedWarning, match=r"Row 0 .*stop='ranking' within the limits.*Raise `budget`"):
         explanation = walks()(ROW[None], stop="ranking", budget=600, rng=0)
     assert explanation.status.tolist() == ["budget reached"]
     assert explanation.n_evaluations[0] <= 600
 
 
 def test_a_time_that_ends_first_is_told_with_the_way_out():
-    with pytest.warns(cs.NotConvergedWarning, match=r"Row 0 .*its time.*stop='ranking 3'.*`time_limit`"):
+    with pytest.warns(cs.NotConvergedWarning, match=r"Row 0 .*stop='ranking 3' within the limits.*`time_limit`"):
         explanation = walks()(ROW[None], stop="ranking 3", time_limit=1e-6, rng=0)
     assert explanation.status.tolist() == ["time reached"]
 
