@@ -270,14 +270,15 @@ def test_errors_fall_with_the_budget_where_the_model_is_its_fit(monkeypatch):
         return np.sqrt((explainer(background[:1], budget=budget, rng=0).standard_errors ** 2).mean())
 
     # 19 degrees of freedom for each of 17 values: chance is 5 % of an error, and 25 % are five times that of both
-    first, second = error(2_040), error(4 * 2_040)
-    assert second / first < 0.5 * 1.25  # below a half: the fit gets better, too
+    # (at 2,040 evaluations the fit itself is poor, and gets better with more)
+    first, second = error(4_080), error(4 * 4_080)
+    assert 0.5 / 1.25 < second / first < 0.5 * 1.25
     goal = {"absolute_tolerance": 0.5 * first, "rng": 0}
     stopped = explainer(background[:1], budget=100_000, **goal)
     assert stopped.status[0] == "converged"
     monkeypatch.setattr(known_gaussian, "MANY_WALKS", np.inf)  # Negative control: they do not, and it is not
-    assert error(4 * 2_040) > 0.7 * first
-    with pytest.warns(NotConvergedWarning, match="before it reached absolute_tolerance"):
+    assert error(4 * 4_080) > 0.7 * first
+    with pytest.warns(NotConvergedWarning, match="did not reach absolute_tolerance"):
         explainer(background[:1], budget=int(stopped.n_evaluations[0]), **goal)
 
 
