@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never, Unpack
 
@@ -133,6 +132,8 @@ class Explainer:
         return "\n".join(describe_assembly(self._assembly, _DEFAULTS))
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         return f"<pre>{escape(repr(self))}</pre>"
 
     if not TYPE_CHECKING:  # a type checker would take any name for an attribute

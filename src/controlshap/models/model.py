@@ -15,7 +15,6 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from importlib.util import find_spec
 from numbers import Real
 from pathlib import PurePath
@@ -148,6 +147,8 @@ def _read_outputs(raw: Any) -> FloatArray:
 
 
 def _is_real(value: Any) -> bool:
+    from decimal import Decimal
+
     # numpy counts time spans among the integers
     return isinstance(value, (Real, np.bool_, Decimal)) and not isinstance(value, np.timedelta64)
 
