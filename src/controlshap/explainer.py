@@ -383,28 +383,47 @@ class Explainer:
     ) -> DatasetResult:
         """Explain a data set of any size, part by part, into a folder; the same call again finishes what is missing.
 
+        A process, worker or scheduler that is killed, a full disk or an interrupt loses the parts under way and
+        nothing else, and the result has the same bits as that of an undisturbed run. The folder refuses another model,
+        background, source, seed or setting. Row k of the source uses random stream k, as in one call on all rows.
+
         Parameters
         ----------
         source : str, Path, frame or ndarray
-            A CSV, Parquet or Arrow file, a folder or glob of such files, or rows in memory.
+            A CSV, Parquet or Arrow file, a folder or glob of such files, or rows in memory. Columns that the
+            background does not have (an identifier, the outcome) are left out.
         out : str or Path
-            The folder; `controlshap.load(out)` reads it.
-        rng, n_jobs
-            As for a call.
+            The folder; `controlshap.load(out)` reads it. Workers of a cluster must see it, and the files of `source`,
+            under the same path.
+        rng : int, Generator, SeedSequence or None
+            As for a call; None draws fresh entropy in the first run and uses it again in later ones.
+        n_jobs : int
+            Local processes; -1 for one a core. With 1, rows are explained in this process, which ends if the model
+            kills it; with 2 or more, a part that kills its process is found and reported.
         scheduler : str or dask.distributed.Client, optional
-            A cluster in place of local processes.
+            A cluster instead. Start its workers with one thread each and a death timeout:
+            `dask worker ADDRESS --nworkers 16 --nthreads 1 --death-timeout 60`.
         part_rows : int, optional
-            Most rows of a part.
+            Most rows of a part. By default 50, or more where rows are cheap; one part for each of several files.
         rows : tuple of int, optional
-            First row to explain, and the one after the last; they keep their numbers, and so their random streams.
+            Explain only the rows from the first of these numbers up to the second. They keep their numbers, and so
+            have the values that they have in a run over all rows.
         keep : str or list of str, optional
-            Columns of the source to keep beside the values: an identifier, which then names the rows, the outcome.
+            Columns of the source to keep beside the values, which the model does not see: an identifier, the outcome.
+            They come back in `explanation.kept` and `to_frame()`, and the first names the rows. By default the index
+            of a pandas frame, unless it counts from 0.
         model_hash : str, optional
-            Told beside what the model says on the background, to know it again.
-        progress : bool, "json", callable or None
-            See `controlshap.datasets.run.explain_dataset`, which has the details of all of these.
+            A fingerprint of the model (of its file, say), compared beside its predictions on the background.
+        progress : {None, True, False, "json"} or callable
+            None shows a bar on a terminal and in notebooks; "json" writes a line on stderr after every part; a
+            function gets a `Progress`.
         **limits
             `budget`, `tolerance`, `stop`, `level`, `absolute_tolerance`, `time_limit`, `interactions` as for a call.
+
+        Returns
+        -------
+        DatasetResult
+            How many parts are done, and which failed.
         """
         from controlshap.datasets.run import explain_dataset
 

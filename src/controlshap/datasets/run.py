@@ -62,50 +62,7 @@ def explain_dataset(
     keep: str | Sequence[str] | None = None,
     progress: ProgressLike = None,
 ) -> DatasetResult:
-    """Explain a data set of any size, part by part, into a folder; the same call again finishes what is missing.
-
-    A killed process, worker or scheduler, a full disk or an interrupt loses the parts under way and nothing else, and
-    the result has the same bits as that of an undisturbed run. The folder refuses another model, background, source,
-    seed or setting. Row k of the source uses random stream k, as in one call of the explainer on all rows.
-
-    Parameters
-    ----------
-    assembly : Assembly
-        What an `Explainer` was assembled from.
-    source : str, Path, frame or ndarray
-        A CSV, Parquet or Arrow file, a folder or glob of such files, or rows in memory. Columns that the background
-        does not have (an identifier, the outcome) are left out.
-    out : str or Path
-        The folder. Workers of a cluster must see it (and the files of `source`) under the same path.
-    limits : Limits
-    rng : int, Generator, SeedSequence or None
-        As for a call; None draws fresh entropy in the first run and uses it again in later ones.
-    n_jobs : int
-        Local processes; -1 for one a core. With 1, rows are explained in this process, which ends if the model kills
-        it; with 2 or more, a part that kills its process is found and reported.
-    scheduler : str or dask.distributed.Client, optional
-        A cluster instead. Start its workers with one thread each and a death timeout:
-        `dask worker ADDRESS --nworkers 16 --nthreads 1 --death-timeout 60`.
-    rows : tuple of int, optional
-        Explain only the rows from the first of these numbers up to the second. They keep their numbers, and so have
-        the values that they have in a run over all rows.
-    part_rows : int, optional
-        Most rows of a part. By default 50, or more where rows are cheap; one part for each of several files.
-    keep : str or list of str, optional
-        Columns of the source to keep beside the values, which the model does not see: an identifier, the outcome. They
-        come back in `explanation.kept` and `to_frame()`, and the first names the rows. By default the index of a pandas
-        frame, unless it counts from 0.
-    model_hash : str, optional
-        A fingerprint of the model (of its file, say), compared beside its predictions on the background.
-    progress : {None, True, False, "json"} or callable
-        None shows a bar on a terminal and in notebooks; "json" writes a line on stderr after every part; a function
-        gets a `Progress`.
-
-    Returns
-    -------
-    DatasetResult
-        How many parts are done, and which failed. `controlshap.load(out)` reads the explanation.
-    """
+    """`Explainer.explain_dataset`, which describes the arguments, for what an explainer was assembled from."""
     began = time.perf_counter()
     import_pyarrow("`explain_dataset`")
     check_progress(progress)
@@ -119,26 +76,9 @@ def explain_dataset(
     earlier = manifests.find_manifest(folder)
     sizes_before = part_rows or (None if earlier is None else earlier["part_rows"])
     opened = _open_rows(assembly, source, sizes_before, rows, check_keep(keep))
-    entropy = int(earlier["entropy"]) if earlier is not None and rng is None else resolve_entropy(rng)
-    # the run keeps what it computes, and uses nothing that other calls have computed since it began
-    cache, before = (dict(assembly.cache), None) if earlier is None else manifests.read_files(folder, earlier)
-    assembly = assembly.copy(cache)
-    identity = {
-        "version": __version__, "call": _describe_call(limits, stopping), "entropy": str(entropy),
-        "model_hash": model_hash, "explainer": manifests.identify_explainer(assembly), "source": opened.describe(),
-    }  # fmt: skip
-    if earlier is not None:
-        sizes = {"part_rows": earlier["part_rows"]}, {"part_rows": part_rows or earlier["part_rows"]}
-        manifests.refuse_other_run(earlier["identity"] | sizes[0], identity | sizes[1], folder)
-    predictions = _predict_background(assembly, stopping)
-    if before is not None:
-        manifests.refuse_other_model(folder, before, predictions)
-        assembly.set_background_predictions(before)
-    settings = _describe_run(assembly, limits, stopping, model_hash)
-    kept = KeptColumns.of(opened.read_part(0), opened.kept) if opened.kept else KeptColumns()
-    layout = PartLayout.of(assembly, assembly.problem().base.n_outputs, kept)
-    run = "" if earlier is None else earlier["hash"]
-    job = DatasetJob(run, assembly, None if opened.travels else opened, stopping, entropy, settings, layout, folder)
+    job, identity, predictions = _prepare_job(
+        assembly, opened, folder, limits, stopping, earlier, rng, part_rows, model_hash
+    )
     with manifests.lock_folder(folder, earlier):
         if earlier is None:
             n_workers = n_jobs if scheduler is None else CLUSTER_WORKERS
@@ -178,14 +118,51 @@ def _open_rows(
     numbers = [c.labels[0] for c in assembly.encoding.columns if not isinstance(c, Category)]
     columns = assembly.column_names if assembly.is_frame else None
     opened = open_source(source, part_rows, columns=columns, texts=texts, numbers=numbers, keep=keep)
-    if not opened.kept and len(opened.columns) != len(
-        assembly.column_names
-    ):  # of an array, whose columns have no names
+    # columns of an array have no names
+    if not opened.kept and len(opened.columns) != len(assembly.column_names):
         raise InvalidArgumentError(
             f"`source` has {len(opened.columns)} columns but the background has {len(assembly.column_names)}; both "
             "need one value per model input."
         )
     return opened if rows is None else opened.between(*check_rows(rows, opened.n_rows))
+
+
+def _prepare_job(
+    assembly: Assembly,
+    source: RowSource,
+    folder: Path,
+    limits: Limits,
+    stopping: Stopping,
+    earlier: dict[str, Any] | None,
+    rng: RngLike,
+    part_rows: int | None,
+    model_hash: str | None,
+) -> tuple[DatasetJob, dict[str, Any], FloatArray]:
+    """Make the job of all parts, unless another run began the folder.
+
+    Returns it with what identifies the run, and with predictions that identify the model.
+    """
+    entropy = int(earlier["entropy"]) if earlier is not None and rng is None else resolve_entropy(rng)
+    # the run keeps what it computes, and uses nothing that other calls have computed since it began
+    cache, before = (dict(assembly.cache), None) if earlier is None else manifests.read_files(folder, earlier)
+    assembly = assembly.copy(cache)
+    identity = {
+        "version": __version__, "call": _describe_call(limits, stopping), "entropy": str(entropy),
+        "model_hash": model_hash, "explainer": manifests.identify_explainer(assembly), "source": source.describe(),
+    }  # fmt: skip
+    if earlier is not None:
+        sizes = {"part_rows": earlier["part_rows"]}, {"part_rows": part_rows or earlier["part_rows"]}
+        manifests.refuse_other_run(earlier["identity"] | sizes[0], identity | sizes[1], folder)
+    predictions = _predict_background(assembly, stopping)
+    if before is not None:
+        manifests.refuse_other_model(folder, before, predictions)
+        assembly.set_background_predictions(before)
+    settings = _describe_run(assembly, limits, stopping, model_hash)
+    kept = KeptColumns.of(source.read_part(0), source.kept) if source.kept else KeptColumns()
+    layout = PartLayout.of(assembly, assembly.problem().base.n_outputs, kept)
+    run = "" if earlier is None else earlier["hash"]
+    job = DatasetJob(run, assembly, None if source.travels else source, stopping, entropy, settings, layout, folder)
+    return job, identity, predictions
 
 
 def _describe_call(limits: Limits, stopping: Stopping) -> dict[str, Any]:
