@@ -21,6 +21,7 @@ from controlshap._errors import (
     WeakControlWarning,
 )
 from controlshap._imports import lazy_names as _lazy_names
+from controlshap._other_names import MODULE_NAMES as _MODULE_NAMES
 from controlshap._version import __version__
 from controlshap.explainer import Explainer, explain
 from controlshap.results.explanation import Explanation, History
@@ -93,6 +94,7 @@ __getattr__, __dir__ = _lazy_names(
         ),
         "variances": ("Analytic", "Bootstrap", "Grouped", "LeastSquares", "Variance"),
     },
+    _MODULE_NAMES,
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ _PACKAGES = {"sklearn": "scikit-learn", "distributed": "dask.distributed"}
 
 
 def lazy_names(
-    package: str, homes: Mapping[str, tuple[str, ...]]
+    package: str, homes: Mapping[str, tuple[str, ...]], elsewhere: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The functions `__getattr__` and `__dir__` of a package whose names have their homes in its modules.
 
@@ -24,12 +24,15 @@ def lazy_names(
         The package's `__name__`.
     homes : dict
         Names by the module, relative to the package, that defines them.
+    elsewhere : dict, optional
+        Names that other libraries have, each with the sentence that says what to write here.
     """
     home_of = {name: home for home, names in homes.items() for name in names}
 
     def get_attribute(name: str) -> Any:
         if name not in home_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            hint = (elsewhere or {}).get(name)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{f'. {hint}' if hint else ''}")
         value = getattr(import_module(f"{package}.{home_of[name]}"), name)
         setattr(sys.modules[package], name, value)  # the next time it is found without this function
         return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from controlshap._checks import at_least, is_whole, suggest
@@ -31,6 +31,29 @@ ATTRIBUTES = {
     "expected_value": "Use `explanation.base_values` of `explanation = explainer(X)`; it has one for each row",
 }
 
+#: What a result of shap has as attributes, and where it is here.
+RESULT_ATTRIBUTES = {
+    "shap_values": "Use `explanation.values`",
+    "expected_value": "Use `explanation.base_values`, one for each row",
+    "sum": "Use `explanation.values.sum(...)`, or `explanation.to_shap()` for an Explanation of shap",
+    "mean": "Use `explanation.summary()`, which has means with errors",
+    "abs": "Use `explanation.summary()`, which has mean absolute values with errors",
+    "cohorts": "Use `explanation.plot.cohorts(labels)`",
+}
+_EXACT = "Use `controlshap.Explainer`: values of trees and linear models are exact there."
+_ANY = "Use `controlshap.Explainer`, or `controlshap.KernelExplainer` for shap's calls."
+_PLOT = "Use `explanation.plot`, or shap's own plots with `explanation.to_shap()`."
+#: What the module of shap has, and what to write here.
+MODULE_NAMES = {
+    "TreeExplainer": _EXACT, "LinearExplainer": _EXACT, "AdditiveExplainer": _EXACT, "GPUTreeExplainer": _EXACT,
+    "ExactExplainer": _ANY, "PermutationExplainer": _ANY, "SamplingExplainer": _ANY, "PartitionExplainer": _ANY,
+    "DeepExplainer": _ANY, "GradientExplainer": _ANY,
+    "plots": _PLOT, "summary_plot": _PLOT, "force_plot": _PLOT, "dependence_plot": _PLOT, "decision_plot": _PLOT,
+    "bar_plot": _PLOT, "initjs": "Use nothing: plots need no JavaScript.",
+    "sample": "Use shap.sample, or frame.sample(100).", "kmeans": "Use shap.kmeans, which KernelExplainer takes.",
+    "maskers": "Use `background`: rows, which absent features are taken from.",
+}  # fmt: skip
+
 
 def refuse_arguments(function: str, given: Iterable[str], known: Iterable[str], way_out: str = "") -> None:
     """Raise for an argument that a function does not have, with the way out in place of the table's if there is one."""
@@ -40,6 +63,13 @@ def refuse_arguments(function: str, given: Iterable[str], known: Iterable[str], 
         raise TypeError(
             f"{function}() got an unexpected keyword argument {name!r}{f'. {hint}' if hint else suggest(name, known)}"
         )
+
+
+def refuse_attribute(owner: Any, name: str, elsewhere: Mapping[str, str]) -> Any:
+    """Raise for an attribute that an object does not have, with the way out where another library has it."""
+    if name not in elsewhere:
+        return object.__getattribute__(owner, name)  # the usual error, or that of a property
+    raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}. {elsewhere[name]}.")
 
 
 def read_budget(other: dict[str, Any], budget: int | None, n_background: int, known: Iterable[str]) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, Unpack
 
 from controlshap._checks import as_folder, as_path, at_least, check_flag, refuse_missing
 from controlshap._errors import InvalidArgumentError
-from controlshap._other_names import ATTRIBUTES, read_budget, refuse_arguments
+from controlshap._other_names import ATTRIBUTES, read_budget, refuse_arguments, refuse_attribute
 from controlshap._random import Purpose, RngLike, resolve_entropy, stream
 from controlshap.controls import Control
 from controlshap.controls.base import EvaluatedRows
@@ -139,9 +139,7 @@ class Explainer:
     if not TYPE_CHECKING:  # a type checker would take any name for an attribute
 
         def __getattr__(self, name: str) -> Any:
-            if name not in ATTRIBUTES:
-                return object.__getattribute__(self, name)  # the usual error, or that of a property
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}. {ATTRIBUTES[name]}.")
+            return refuse_attribute(self, name, ATTRIBUTES)
 
     @property
     def assembly(self) -> Assembly:

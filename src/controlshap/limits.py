@@ -138,6 +138,6 @@ def read_limits(method: str, given: Mapping[str, Any]) -> Limits:
     if unknown:
         raise TypeError(
             f"Explainer.{method}() got an unexpected keyword argument {unknown[0]!r}. Of the arguments of a call it "
-            f"takes {', '.join(known)}."
+            f"takes {', '.join(known)}; settings, such as seconds_per_evaluation, belong to Explainer(...)."
         )
     return Limits(**given)

@@ -265,7 +265,7 @@ ODD = {
     "128 bits": (with_polars_column([1] * 10, pl.Int128), r"other \(Int128\)"),
     "NaN and null": (with_polars_column(repeated(math.nan, None)), r"'other' holds both null and NaN.*fill_nan"),
     "lists": (with_column([[1]] * 10), "the column 'other' holds lists"),
-    "dictionaries": ([{"a": 1}, {"a": 2}], "two-dimensional"),
+    "dictionaries": ([{"a": 1}, {"a": 2}], r"two-dimensional.*DataFrame\(rows\)"),
     "dates of polars": (with_polars_column([datetime.date(2020, 1, 1)] * 10), r"other \(Date\)"),
     "names twice": (pa.table([pa.array([1, 2]), pa.array([3, 4])], names=["a", "a"]), "must be unique"),
 }

@@ -74,3 +74,11 @@ def test_a_result_says_how_it_ended_and_how_to_read_it() -> None:
         "DatasetResult: 1 of 2 parts of 12 rows, 3,000 model evaluations, 4 s; 1 part failed, see .failed; "
         "controlshap.load('out') reads it"
     )
+
+
+def test_the_largest_error_of_a_run_counts_the_parts_of_earlier_ones(tmp_path: Path) -> None:
+    explainer, call = make_explainer(), {"budget": 40, "rng": 0, "part_rows": 6}
+    first = explainer.explain_dataset(make_rows(), tmp_path / "out", **call)
+    again = explainer.explain_dataset(make_rows(), tmp_path / "out", **call)
+    assert again.largest_error == first.largest_error == cs.load(tmp_path / "out").standard_errors.max() > 0
+    assert f"largest standard error {first.largest_error:.2g};" in repr(again)

@@ -5,6 +5,8 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
 import controlshap as cs
@@ -33,12 +35,16 @@ class LabelsOnly:
         return self.classes_[(rows[:, 0] > 0).astype(int)]
 
 
+ROW_OF_FRAME = pd.DataFrame(BACKGROUND).iloc[0]
+
+
 def gaussian(**settings):
     return {"features": cs.GaussianConditional(**settings)}
 
 
 MAKING = {
     "background of one dimension": ({"background": np.ones(3)}, r"`background`.*two-dimensional.*got 1 dim.*row\[None"),
+    "background of one row of a frame": ({"background": ROW_OF_FRAME}, r"\(Series\).*frame\.iloc\[\[0\]\]"),
     "background of three dimensions": ({"background": np.ones((2, 3, 1))}, r"`background`.*two-dim.*got 3 dim"),
     "background without rows": ({"background": np.ones((0, 3))}, r"`background` is empty.*\(0, 3\).*at least one row"),
     "background without columns": ({"background": np.ones((3, 0))}, r"`background` has no columns.*\(3, 0\)"),
@@ -144,6 +150,7 @@ CALLING = {
         r"`X` has 4 columns but `background` has 3; both need",
     ),
     "X of three dimensions": ({"X": np.ones((1, 1, 3))}, r"`X` must be two-dimensional.*got 3 dim"),
+    "X a dict": ({"X": {"a": 1.0}}, r"got 0 dim.*\(dict\). Pass .*DataFrame\(\[row\]\)"),
     "X infinite": ({"X": [[1.0, -np.inf, 0.0]]}, r"`X` must not hold infinite values.*row 0, column 1.*Replace"),
     "budget of a fraction": ({"budget": 99.5}, r"`budget` must be a whole number of at least 1 .*got 99\.5"),
     "budget negative": ({"budget": -5}, r"`budget` must be a whole number of at least 1 .*got -5"),
@@ -180,6 +187,19 @@ def test_an_unknown_keyword_is_an_error_and_not_swallowed():
         cs.Explainer(Counting(), BACKGROUND, nsamples=100)
     with pytest.raises(TypeError, match="unexpected keyword argument 'l1_reg'"):
         cs.explain(Counting(), ROW, BACKGROUND, l1_reg=0)
+    with pytest.raises(TypeError, match=r"settings, such as seconds_per_evaluation, belong to Explainer\(...\)"):
+        cs.Explainer(Counting(), BACKGROUND).plan(seconds_per_evaluation=1.0)
+
+
+def test_labels_in_place_of_numbers_name_the_way_out():
+    explainer = cs.Explainer(lambda rows: np.where(rows[:, 0] > 0, "yes", "no"), BACKGROUND)
+    with pytest.raises(cs.ModelOutputError, match=r"labels of classes: pass the fitted classifier.*`predict_proba`"):
+        explainer(ROW)
+
+
+def test_a_forest_that_was_never_fitted_says_so_and_nothing_else():
+    with pytest.raises(NotFittedError, match="not fitted yet"):  # warnings are errors here
+        cs.Explainer(RandomForestClassifier(), BACKGROUND)(ROW)
 
 
 STRATEGIES = {
@@ -260,7 +280,10 @@ NEVER_RIGHT = {
     "of another length": (lambda rows: np.zeros(len(rows) + 1), r"\(12,\) or \(12, outputs\).*shape \(13,\).*batch"),
     "a scalar": (lambda rows: 1.0, r"one value per row.*returned shape \(\)"),
     "of three dimensions": (lambda rows: np.zeros((len(rows), 1, 1)), r"one value per row.*shape \(12, 1, 1\)"),
-    "labels": (lambda rows: np.array(["yes"] * len(rows)), r"must return numbers; on background rows.*probability"),
+    "labels": (
+        lambda rows: np.array(["yes"] * len(rows)),
+        r"must return numbers; on background rows.*labels of classes",
+    ),
     "labels that look like numbers": (lambda rows: np.array(["1"] * len(rows)), r"must return numbers; on background"),
     "no outputs": (lambda rows: np.zeros((len(rows), 0)), r"no outputs \(shape \(12, 0\)\)"),
     "sometimes two": (

@@ -17,6 +17,7 @@ def test_numbers_have_the_digits_that_errors_justify():
     assert format_with_error(0.123456, 0.00213).replace("\xa0", " ") == "0.1235 ± 0.0021"
     assert format_with_error(-12345.6, 210.0).replace("\xa0", " ") == "−12,350 ± 210"
     assert format_with_error(1.5e-9, 2e-11).replace("\xa0", " ") == "1.500e−9 ± 2.0e−11"
+    assert format_with_error(0.317116745, 6e-8).replace("\xa0", " ") == "0.3171167 ± 6.0e−8"
     assert format_with_error(0.5, 0.0) == "0.5"
     assert [format_number(v) for v in (0.0, 1234567.0, 0.00012345, 3e12)] == ["0", "1,235,000", "0.0001234", "3.000e12"]
     assert format_share(4999, 5000) == "99.9 %"

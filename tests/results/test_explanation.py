@@ -165,7 +165,9 @@ def test_an_output_by_number_and_name(output, number):
 
 
 def test_an_output_that_is_not_there_is_refused():
-    for wrong in (2, -1, "price", True, 0.0, None):
+    with pytest.raises(cs.InvalidArgumentError, match=r"`output` is needed: .* Give output='cost'"):
+        SEVERAL.output(None)
+    for wrong in (2, -1, "price", True, 0.0):
         with pytest.raises(
             cs.InvalidArgumentError, match=r"`output` must be a number from 0 to 1 or one of \['risk', 'cost'\]"
         ):

@@ -155,9 +155,7 @@ def test_groups_are_ranked_by_their_names():
 def test_one_of_several_outputs_has_to_be_chosen(explanation2):
     ranking = explanation2.ranking()
     for method in (ranking.names, ranking.describe, lambda: ranking.top(2)):
-        with pytest.raises(
-            cs.InvalidArgumentError, match=r"`output` must be a number .*the model has 2 outputs; got nothing"
-        ):
+        with pytest.raises(cs.InvalidArgumentError, match=r"`output` is needed: the model has 2 outputs"):
             method()
     assert ranking.names(output=1) == tuple(f"x{player}" for player in ranking.order[0, :, 1])
     assert len(ranking.top(7, row=2, output=0)) == 7

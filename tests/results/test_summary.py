@@ -213,7 +213,7 @@ def test_the_order_is_by_decreasing_importance():
 
 def test_a_summary_says_what_it_holds():
     found = explanation_of([[0.1, -3.0], [0.2, 2.5]], 0.0).summary()
-    assert repr(found) == ("Mean absolute values over 2 rows: x1 2.75 (standard error 0), x0 0.15 (standard error 0)")
+    assert repr(found) == ("Mean absolute values over 2 rows: x1 2.75, x0 0.15")
     assert repr(explanation_of(np.ones((1, 7)), 0.0).summary()).endswith(", 2 more")
 
 

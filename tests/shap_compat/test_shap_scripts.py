@@ -288,6 +288,22 @@ def test_a_summary_with_weights_is_no_background_of_explainer():
     assert cs.Explainer(lambda rows: rows.to_numpy()[:, 0], named).column_names == ("data", "weights")
 
 
+def test_names_of_shap_say_what_to_write_here():
+    for name, ours in (("TreeExplainer", "Explainer"), ("summary_plot", "explanation.plot"), ("kmeans", "shap.kmeans")):
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'. Use .*{ours}"):
+            getattr(cs, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'whatever'$"):
+        cs.whatever  # noqa: B018
+    explanation = cs.Explainer(probability, X.values[::15])(X.values[:2], budget=100, rng=0)
+    for name, ours in (("shap_values", "values"), ("expected_value", "base_values"), ("mean", "summary")):
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'. Use `explanation.{ours}"):
+            getattr(explanation, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'whatever'$"):
+        explanation.whatever  # noqa: B018
+    with pytest.raises(cs.InvalidArgumentError, match=r"masker of shap has them in `\.data`"):
+        cs.Explainer(probability, shap.maskers.Independent(X.values[::15]))
+
+
 def test_explainer_takes_max_evals_and_points_to_the_names_here():
     explainer = cs.Explainer(probability, X.values[::15])
     with pytest.warns(cs.ControlShapWarning, match="taken as budget=501"):

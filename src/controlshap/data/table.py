@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -97,9 +98,9 @@ def read_table(data: Any, argument: str, *, one_row: bool = False) -> Table:
         )
     array = read_array(data, argument)
     if array.dtype.kind == "O":
-        return _read_objects(_two_dimensional(array, argument, one_row=one_row), argument)
+        return _read_objects(_two_dimensional(array, argument, data, one_row=one_row), argument)
     refuse_beyond_doubles(array, argument)
-    rows = _two_dimensional(np.array(array, dtype=float, order="C"), argument, one_row=one_row)
+    rows = _two_dimensional(np.array(array, dtype=float, order="C"), argument, data, one_row=one_row)
     _refuse_infinite(rows, argument)
     return Table(None, rows)
 
@@ -163,16 +164,29 @@ def _to_array(data: Any) -> AnyArray:
     return array if array.dtype.kind in "fiubMmcV" else np.array(data, dtype=object)
 
 
-def _two_dimensional(rows: Any, argument: str, *, one_row: bool) -> Any:
+def _two_dimensional(rows: Any, argument: str, data: Any, *, one_row: bool) -> Any:
     if one_row and rows.ndim == 1:
         rows = rows[None]
     if rows.ndim != 2:
         raise InvalidArgumentError(
-            f"`{argument}` must be two-dimensional, (rows, columns); got {rows.ndim} dimension(s). "
-            "Reshape one row with row[None]."
+            f"`{argument}` must be two-dimensional, (rows, columns); got {rows.ndim} dimension(s) "
+            f"({type(data).__name__}). {_way_to_rows(data)}"
         )
     _check_size(rows.shape[0], rows.shape[1], argument)
     return rows
+
+
+def _way_to_rows(data: Any) -> str:
+    """The way from a single row, or from what holds rows, to rows."""
+    if isinstance(data, Mapping):
+        return "Pass a row that is a dict as pandas.DataFrame([row])."
+    if isinstance(data, (list, tuple)) and data and isinstance(data[0], Mapping):
+        return "Pass rows that are dicts as pandas.DataFrame(rows)."
+    if hasattr(data, "to_frame") and hasattr(data, "index"):
+        return "Pass a single row of a frame as frame.iloc[[0]], or series.to_frame().T."
+    if hasattr(data, "data") and not isinstance(data, np.ndarray):
+        return "Pass its rows: a masker of shap has them in `.data`."
+    return "Reshape one row with row[None]."
 
 
 def _check_size(n_rows: int, n_columns: int, argument: str) -> None:

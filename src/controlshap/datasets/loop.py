@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from controlshap._errors import RunStoppedError
 from controlshap.datasets.part import DatasetJob, PartOutcome, PartTask
-from controlshap.datasets.part_file import part_evaluations, part_path
+from controlshap.datasets.part_file import part_path, part_totals
 from controlshap.datasets.pools import Pool
 from controlshap.datasets.result import FailedPart
 
@@ -34,6 +34,8 @@ class RunTotals:
     ----------
     n_done, n_evaluations : int
         Finished parts and the evaluations behind them, including those of earlier runs.
+    largest_error : float
+        Largest standard error of a value in finished parts.
     failed : list of FailedPart
     warned : dict
         For each class of warning, how many there were and the first message.
@@ -41,6 +43,7 @@ class RunTotals:
 
     n_done: int = 0
     n_evaluations: int = 0
+    largest_error: float = 0.0
     failed: list[FailedPart] = field(default_factory=list)
     warned: dict[type[Warning], tuple[int, str]] = field(default_factory=dict)
 
@@ -85,9 +88,9 @@ def _record(job: DatasetJob, task: PartTask, outcome: PartOutcome, totals: RunTo
         return
     if outcome.kind == "stopped":
         raise RunStoppedError(f"a part could not be written ({outcome.reason}). Make room in `out`")
-    n_evaluations = outcome.n_evaluations
+    n_evaluations, largest_error = outcome.n_evaluations, outcome.largest_error
     if outcome.kind == "lost":  # but its file is there
-        n_evaluations = part_evaluations(part_path(job.folder, task.part), job.run, (task.first, task.end))
+        n_evaluations, largest_error = part_totals(part_path(job.folder, task.part), job.run, (task.first, task.end))
     elif not _wait_for_file(job, task, VISIBLE_AFTER):
         raise RunStoppedError(
             f"a worker has written part {task.part}, but it is not in {str(job.folder)!r} as seen from here. Use a "
@@ -95,10 +98,11 @@ def _record(job: DatasetJob, task: PartTask, outcome: PartOutcome, totals: RunTo
         )
     totals.n_done += 1
     totals.n_evaluations += n_evaluations
+    totals.largest_error = max(totals.largest_error, largest_error or 0.0)
     for kind, n, message in outcome.warned:
         n_before, first_message = totals.warned.get(kind, (0, message))
         totals.warned[kind] = n_before + n, first_message
-    report(task, n_evaluations, False, outcome.largest_error)
+    report(task, n_evaluations, False, largest_error)
 
 
 def _wait_for_file(job: DatasetJob, task: PartTask, seconds: float) -> bool:

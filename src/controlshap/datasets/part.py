@@ -12,7 +12,7 @@ from typing import Any, Literal
 from controlshap._errors import ControlShapWarning
 from controlshap.datasets.kept import KeptColumns, take_columns
 from controlshap.datasets.lessons import begin_lesson, write_lesson
-from controlshap.datasets.part_file import PartLayout, part_evaluations, part_path, write_part
+from controlshap.datasets.part_file import PartLayout, part_path, part_totals, write_part
 from controlshap.datasets.sources import RowSource
 from controlshap.engine import rows as engine_rows
 from controlshap.engine.generations import Lesson
@@ -79,7 +79,7 @@ class PartOutcome:
     warned : tuple
         Warnings of the library: class, number and first message.
     largest_error : float or None
-        Largest standard error of the part's values; None where it was done before.
+        Largest standard error of the part's values; None where there are none.
     """
 
     part: int
@@ -128,12 +128,12 @@ def explain_rows(job: DatasetJob, rows: Any, first: int, lesson: Lesson | None =
     )
 
 
-def _explain_and_write(job: DatasetJob, task: PartTask) -> tuple[int, float | None]:
+def _explain_and_write(job: DatasetJob, task: PartTask) -> tuple[int, float]:
     """Evaluations of the part, and the largest error of its values."""
     path = part_path(job.folder, task.part)
     if path.is_file():
         # a cluster repeats a part when the worker that had the answer is lost before the answer was read
-        return part_evaluations(path, job.run, (task.first, task.end)), None
+        return part_totals(path, job.run, (task.first, task.end))
     errors = []
 
     def watch() -> Iterator[tuple[int, Explanation]]:

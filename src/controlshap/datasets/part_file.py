@@ -198,11 +198,15 @@ def _column_bytes(column: Any) -> tuple[bytes, bytes]:
     return column.is_valid().to_numpy().tobytes(), present.to_numpy().tobytes()
 
 
-def part_evaluations(path: Path, run: str, rows: tuple[int, int]) -> int:
-    """Evaluations behind a finished part, all of which is read; an error where it is damaged or not of this run."""
+def part_totals(path: Path, run: str, rows: tuple[int, int]) -> tuple[int, float]:
+    """Evaluations of a finished part and its largest error.
+
+    All of the part is read; it is an error where that is damaged or not of this run.
+    """
     pa = import_pyarrow("`explain_dataset`")
     table = read_part(path, run, rows, "out")
-    return int(pa.compute.sum(table.column("n_evaluations")).as_py())
+    errors = [pa.compute.max(table.column(name)).as_py() for name in table.column_names if name.startswith("error:")]
+    return int(pa.compute.sum(table.column("n_evaluations")).as_py()), float(max(errors))
 
 
 def read_part(

@@ -13,7 +13,7 @@ from controlshap.datasets.manifest import part_bounds, read_manifest
 from controlshap.datasets.part_file import PartLayout, part_path
 from controlshap.datasets.stored import StoredExplanation, StoredParts
 from controlshap.results.explanation import Explanation
-from controlshap.results.wording import count_noun
+from controlshap.results.wording import count_noun, format_number
 
 #: Bytes of parts that are read at once; of more, each array when it is asked for.
 AT_ONCE = 64 * 2**20
@@ -54,6 +54,8 @@ class DatasetResult:
         Model evaluations behind all finished parts, including those of earlier runs.
     seconds : float
         Duration of this run.
+    largest_error : float
+        Largest standard error of a value in finished parts; 0 where all are exact.
     """
 
     path: Path
@@ -63,12 +65,14 @@ class DatasetResult:
     failed: tuple[FailedPart, ...]
     n_evaluations: int
     seconds: float
+    largest_error: float = 0.0
 
     def __repr__(self) -> str:
         failed = f"; {count_noun(len(self.failed), 'part')} failed, see .failed" if self.failed else ""
+        error = f", largest standard error {format_number(self.largest_error, 2)}" if self.largest_error > 0 else ""
         return (
             f"DatasetResult: {self.n_done} of {count_noun(self.n_parts, 'part')} of {count_noun(self.n_rows, 'row')}, "
-            f"{count_noun(self.n_evaluations, 'model evaluation')}, {self.seconds:,.0f} s{failed}; "
+            f"{count_noun(self.n_evaluations, 'model evaluation')}, {self.seconds:,.0f} s{error}{failed}; "
             f"controlshap.load({str(self.path)!r}) reads it"
         )
 

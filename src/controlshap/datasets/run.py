@@ -25,7 +25,7 @@ from controlshap.datasets.kept import KeptColumns, check_keep
 from controlshap.datasets.lessons import learn_from_parts, remove_lessons
 from controlshap.datasets.loop import RunTotals, add_way_out, describe_way_out, run_parts
 from controlshap.datasets.part import DatasetJob, PartTask, explain_rows
-from controlshap.datasets.part_file import PartLayout, part_evaluations, part_path
+from controlshap.datasets.part_file import PartLayout, part_path, part_totals
 from controlshap.datasets.pools import Pool, ProcessPool, SerialPool
 from controlshap.datasets.result import DatasetResult, FailedPart
 from controlshap.datasets.sources import DEFAULT_ROWS, MOST_ROWS, RowSource, check_rows, open_source
@@ -90,7 +90,7 @@ def explain_dataset(
         _finish(opened, folder, totals)
     return DatasetResult(
         folder, opened.n_rows, opened.n_parts, totals.n_done, tuple(totals.failed), totals.n_evaluations,
-        time.perf_counter() - began,
+        time.perf_counter() - began, totals.largest_error,
     )  # fmt: skip
 
 
@@ -261,11 +261,12 @@ def _run_missing_parts(
     """Explain the parts that have no file yet."""
     folder, bounds, sizes = job.folder, source.bounds, np.diff(source.bounds)
     done = np.array([part_path(folder, part).is_file() for part in range(source.n_parts)])
-    spent = sum(
-        part_evaluations(part_path(folder, part), job.run, (int(bounds[part]), int(bounds[part + 1])))
+    earlier = [
+        part_totals(part_path(folder, part), job.run, (int(bounds[part]), int(bounds[part + 1])))
         for part in np.flatnonzero(done).tolist()
-    )
-    totals = RunTotals(int(done.sum()), spent)
+    ]
+    spent, errors = [n for n, _ in earlier], [error for _, error in earlier]
+    totals = RunTotals(int(done.sum()), sum(spent), max(errors, default=0.0))
     if done.all():
         return totals
     reporter = Reporter(progress, source.n_rows, int(sizes[done].sum()))
@@ -290,8 +291,8 @@ def _run_missing_parts(
         raise add_way_out(error, folder, source.n_parts) from error
     except KeyboardInterrupt as interrupt:
         way_out = f"`explain_dataset` was interrupted. {describe_way_out(folder, source.n_parts)}"
-        interrupt.args = (way_out,)  # of whatever class it is: the command line has one for SIGTERM
-        raise
+        # of whatever class it is: the command line has one for SIGTERM; where it struck helps nobody
+        raise type(interrupt)(way_out) from None
     finally:
         reporter.close()
         pool.close(broken=not finished)

@@ -62,7 +62,8 @@ def continue_from(
     if explanation.evaluations is None:
         raise InvalidArgumentError(
             "`explanation` does not hold its evaluations, so that a refinement would have to pay for them again: it "
-            "was made with keep=False, or they took more than 64 MB. Explain with keep=True."
+            "was made with keep=False or by explain_dataset, or they took more than 64 MB. Explain the rows again with "
+            "a larger `budget`, and with keep=True if they are to be refined later."
         )
     earlier = explanation.settings
     if _learned_online(explanation) and (explanation.row_numbers != np.arange(len(explanation))).any():

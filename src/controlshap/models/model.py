@@ -95,7 +95,7 @@ def check_outputs(raw: Any, n_rows: int, n_outputs: int | None, where: str) -> F
     except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise ModelOutputError(
             f"The model must return numbers; on {where} it returned {type(raw).__name__} that cannot be read as "
-            f"real numbers ({error}). Pass a function that returns a probability, a score or a prediction."
+            f"real numbers ({error}). {_way_to_numbers(raw)}"
         ) from error
     if outputs.ndim == 0 or outputs.ndim > 2 or len(outputs) != n_rows:
         raise ModelOutputError(
@@ -118,6 +118,14 @@ def check_outputs(raw: Any, n_rows: int, n_outputs: int | None, where: str) -> F
             "background rows are mixed column by column: can the model handle such rows?"
         )
     return outputs
+
+
+def _way_to_numbers(raw: Any) -> str:
+    """The way from labels of classes, or from anything else, to numbers."""
+    dtype = getattr(raw, "dtype", None)
+    if getattr(dtype, "kind", "") in "OUST" and all(isinstance(label, str) for label in np.ravel(raw)[:8]):
+        return "These look like labels of classes: pass the fitted classifier itself, or its `predict_proba`."
+    return "Pass a function that returns a probability, a score or a prediction."
 
 
 def refuse_outside(outputs: FloatArray, output_range: tuple[float, float], where: str) -> None:

@@ -119,8 +119,12 @@ def output_number(output: Any, n: int | None, names: Sequence[str] | None) -> in
         return names.index(output)
     if not is_whole(output) or not 0 <= output < n:
         known = f"a number from 0 to {n - 1}" + (f" or one of {list(names[:8])}" if names else "")
-        got = "nothing" if output is None else repr(output)
-        raise InvalidArgumentError(f"`output` must be {known}: the model has {n} outputs; got {got}.")
+        if output is None:
+            raise InvalidArgumentError(
+                f"`output` is needed: the model has {n} outputs. Give output={names[-1] if names else n - 1!r}: it "
+                f"may be {known}."
+            )
+        raise InvalidArgumentError(f"`output` must be {known}: the model has {n} outputs; got {output!r}.")
     return int(output)
 
 

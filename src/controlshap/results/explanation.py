@@ -12,6 +12,7 @@ import numpy as np
 from controlshap._checks import as_folder, as_path, at_least, check_level
 from controlshap._errors import InvalidArgumentError
 from controlshap._imports import require
+from controlshap._other_names import RESULT_ATTRIBUTES, refuse_attribute
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.data.table import RowName
 from controlshap.results.axes import axes, output_number, row_index, take_output, take_rows
@@ -236,6 +237,11 @@ class Explanation:
         from controlshap.results.show import show_explanation
 
         return show_explanation(self)
+
+    if not TYPE_CHECKING:  # a type checker would take any name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            return refuse_attribute(self, name, RESULT_ATTRIBUTES)
 
     def _repr_html_(self) -> str:
         from controlshap.results.show import explanation_as_html

@@ -145,11 +145,10 @@ def show_summary(summary: Summary) -> str:
     if means.ndim == 2:
         means, errors = means.sum(axis=1), np.sqrt((errors**2).sum(axis=1))
     order = np.argsort(-means, kind="stable")
-    named = [
-        f"{summary.feature_names[j]} {format_number(float(means[j]), 3)} (standard error "
-        f"{format_number(float(errors[j]), 2)})"
-        for j in order[:TEXT_PLAYERS]
-    ]
+    named = []
+    for j in order[:TEXT_PLAYERS]:
+        error = f" (standard error {format_number(float(errors[j]), 2)})" if errors[j] > 0 else ""
+        named.append(f"{summary.feature_names[j]} {format_number(float(means[j]), 3)}{error}")
     more = f", {len(order) - TEXT_PLAYERS} more" if len(order) > TEXT_PLAYERS else ""
     return f"Mean absolute values over {count_noun(summary.n_rows, 'row')}: {', '.join(named)}{more}"
 

@@ -206,7 +206,9 @@ def format_with_error(value: float, error: float) -> str:
     if error <= 0:
         return format_number(value, 5)
     places = ERROR_DIGITS - 1 - math.floor(math.log10(error))
-    if places > MOST_PLACES:
+    if places > MOST_PLACES and abs(value) >= 1e-3:
+        shown, spread = _format_fixed(round(value, MOST_PLACES), MOST_PLACES), "".join(_power(error, ERROR_DIGITS - 1))
+    elif places > MOST_PLACES:
         first = max(0, places + math.floor(math.log10(max(abs(value), error))))
         shown, spread = ("".join(_power(*pair)) for pair in ((value, first), (error, ERROR_DIGITS - 1)))
     else:

@@ -70,6 +70,8 @@ def read_trees(model: Any, *, margin: bool = False) -> TreeFunction | None:
             reading: Reading | None = getattr(home, name)(model, margin=margin)
             function = None if reading is None else reading.verify(N_PROBES)
     except Exception as error:  # noqa: BLE001 (whatever another version of a library does: the model can be sampled)
+        if package == "sklearn" and not hasattr(model, "n_features_in_"):
+            return None  # it was never fitted, and says so itself when it is called
         warn_not_exact(type(model).__name__, f"its trees could not be read ({type(error).__name__}: {error})")
         return None
     if reading is not None and function is None:
