@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="500 and 2,000 evaluations, 3 seeds")
-    parser.add_argument("--only", default="", help="kinds whose name matches this expression")
+    parser.add_argument("--only", default="", help="cells ('relu 12, 2000') that match this expression")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     seeds, budgets = (3, BUDGETS[:2]) if arguments.quick else (arguments.seeds, BUDGETS)
@@ -87,11 +87,12 @@ def main() -> None:
     regrets: dict[bool, list[float]] = {True: [], False: []}
     start = time.perf_counter()
     for name in (*HELD_BACK, *TUNED):
-        if not re.search(arguments.only, name):
+        wanted = [budget for budget in budgets if re.search(arguments.only, f"{name}, {budget}")]
+        if not wanted:
             continue
         case = kind_case(name)
         truth = find_truth(case, f"kind {name}", N_BACKGROUND, arguments.rows, HERE / ".cache").values
-        for budget in budgets:
+        for budget in wanted:
             found = {n: measure(case, truth, budget, s, seeds) for n, s in designs(N_BACKGROUND).items()}
             least = min(cell[0] for cell in found.values() if cell is not None)
             cells = ["" if c is None else f"{c[0] / max(least, 1e-300):.2f} ({100 * c[1]:.0f})" for c in found.values()]

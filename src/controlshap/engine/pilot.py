@@ -36,7 +36,7 @@ from controlshap.statistics.control_variate import combine
 if TYPE_CHECKING:
     from controlshap.engine.row import Run
 
-#: Part of the walks that are the pilot, and fewest of them: a control needs six, and leaves two to be right about.
+#: Part of the walks that are the pilot, and fewest of them: a control needs four, and leaves as many to be right about.
 SHARE, FEWEST_UNITS = 0.25, 8
 #: Largest part of the walks that a pilot may be.
 MOST_SHARE = 0.4
