@@ -78,7 +78,7 @@ def check_guarantee(guarantee: Any, output_range: Any) -> None:
         check_range(output_range)
 
 
-def positive(name: str, value: Any, what: str, way_out: str) -> None:
+def check_positive(name: str, value: Any, what: str, way_out: str) -> None:
     """Refuse what is not a positive number."""
     if value is not None and (not is_real(value) or not 0 < value < np.inf):
         raise InvalidArgumentError(f"`{name}` must be positive, {what}; got {show(value)}. {way_out}")
@@ -102,7 +102,7 @@ def check_seconds(seconds: float | None) -> float | None:
     return float(seconds)
 
 
-def at_least(name: str, value: Any, least: int, unit: str) -> int:
+def check_whole(name: str, value: Any, least: int, unit: str) -> int:
     """A whole number, which may be written as a float."""
     if not is_real(value) or not np.isfinite(float(value)) or value != int(value) or value < least:
         raise InvalidArgumentError(f"`{name}` must be a whole number of at least {least} ({unit}); got {show(value)}.")

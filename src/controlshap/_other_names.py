@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from controlshap._checks import at_least, is_whole, suggest
+from controlshap._checks import check_whole, is_whole, suggest
 from controlshap._errors import ControlShapWarning, InvalidArgumentError
 
 #: What others call arguments of an explainer or of its call, and the way out here.
@@ -84,7 +84,7 @@ def read_budget(other: dict[str, Any], budget: int | None, n_background: int, kn
     refuse_arguments("Explainer.__call__", unknown, known, way_out)
     if budget is not None:
         raise InvalidArgumentError(f"`max_evals` and `budget={budget!r}` both limit the evaluations. Give `budget`.")
-    found = at_least("max_evals", other["max_evals"], 1, "coalitions") * n_background + 1
+    found = check_whole("max_evals", other["max_evals"], 1, "coalitions") * n_background + 1
     warnings.warn(
         f"`max_evals` counts coalitions, each evaluated on the {n_background:,} background rows; taken as "
         f"budget={found}. Write `budget=` in new code: it counts model evaluations for each row.",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from controlshap._checks import at_least, check_level, show
+from controlshap._checks import check_level, check_whole, show
 from controlshap._errors import BudgetTooSmallError, InvalidArgumentError
 from controlshap._random import Purpose, RngLike, resolve_entropy, stream
 from controlshap._types import BoolArray, FloatArray
@@ -143,7 +143,7 @@ def compare_features(
     'correlated'
     """
     level, entropy = check_level(level), resolve_entropy(rng)
-    budget = at_least("budget", budget, 1, "model evaluations")
+    budget = check_whole("budget", budget, 1, "model evaluations")
     names = _names(features)
     assemblies = [Explainer(model, X_train, features=one, groups=groups).assembly for one in features]
     p = assemblies[0].players.n_players

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never, Unpack
 
-from controlshap._checks import as_folder, as_path, at_least, check_flag, refuse_missing
+from controlshap._checks import as_folder, as_path, check_flag, check_whole, refuse_missing
 from controlshap._errors import InvalidArgumentError
 from controlshap._other_names import ATTRIBUTES, read_budget, refuse_arguments, refuse_attribute
 from controlshap._random import Purpose, RngLike, resolve_entropy, stream
@@ -200,7 +200,7 @@ class Explainer:
 
         assembly = self._assembly
         rows = assembly.read_rows(X)
-        budget = at_least("budget", budget, 100, "model evaluations")
+        budget = check_whole("budget", budget, 100, "model evaluations")
         if learner is not None and not (isinstance(learner, Control) and learner.is_fitted):
             raise InvalidArgumentError(f"`learner` must be Trees() or another fitted surrogate; got {learner!r}.")
         for name, array in (("X", rows), ("background", assembly.background)):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypedDict
 
-from controlshap._checks import at_least, check_guarantee, check_level, check_range, positive
+from controlshap._checks import check_guarantee, check_level, check_positive, check_range, check_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap.statistics.stopping import Stopping, parse_rules
 
@@ -74,13 +74,13 @@ class Limits:
 
     def __post_init__(self) -> None:
         if self.budget is not None:
-            at_least("budget", self.budget, 1, "model evaluations a row")
-        positive("tolerance", self.tolerance, "a share of the spread of the values", "Use for example 0.01.")
-        positive(
+            check_whole("budget", self.budget, 1, "model evaluations a row")
+        check_positive("tolerance", self.tolerance, "a share of the spread of the values", "Use for example 0.01.")
+        check_positive(
             "absolute_tolerance", self.absolute_tolerance, "a standard error in the units of the output",
             "Or use `tolerance`.",
         )  # fmt: skip
-        positive("time_limit", self.time_limit, "seconds for each row", "Leave it out for none.")
+        check_positive("time_limit", self.time_limit, "seconds for each row", "Leave it out for none.")
         check_level(self.level)
         check_guarantee(self.guarantee, self.output_range)
         if self.guarantee is not None and self.surrogate is not None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from controlshap import strategies
 from controlshap._arrays import hash_array
-from controlshap._checks import at_least, check_seconds, refuse_missing
+from controlshap._checks import check_seconds, check_whole, refuse_missing
 from controlshap._errors import NoisyModelWarning
 from controlshap._types import FloatArray
 from controlshap.controls import Control
@@ -28,8 +28,7 @@ from controlshap.data.table import Table, has_gaps, read_rows, read_table, sampl
 from controlshap.estimators.base import Estimator
 from controlshap.functions.base import KnownFunction, warn_not_exact
 from controlshap.models.model import Model, as_model, fitted_names, list_versions, warn_of_columns
-from controlshap.statistics.base_sample import BaseSample
-from controlshap.statistics.model_noise import REPEATED, standard_deviation
+from controlshap.statistics.base_sample import REPEATED, BaseSample, standard_deviation
 from controlshap.values.base import Imputer, ValueFunction
 from controlshap.variances.base import Variance
 
@@ -150,8 +149,8 @@ class Assembly:
         self.variance = strategies.resolve_variance(settings["variance"])
         self.coefficient: Literal["auto", "units", "folds"] = settings["coefficient"]
         strategies.check_combination(self.variance, self.estimator, self.coefficient)
-        self.memory_limit = at_least("memory_limit", settings["memory_limit"], 2**20, "bytes; the default is 256 MB")
-        most = at_least("max_background", settings["max_background"], 2, "rows")
+        self.memory_limit = check_whole("memory_limit", settings["memory_limit"], 2**20, "bytes; the default is 256 MB")
+        most = check_whole("max_background", settings["max_background"], 2, "rows")
         self.seconds = check_seconds(settings["seconds_per_evaluation"])
         if isinstance(settings["control"], str) and settings["control"] == "thorough":
             self.seconds = math.inf  # next to such a model, fitting takes no time

@@ -16,7 +16,7 @@ from controlshap.datasets.loop import RunTotals, run_parts
 from controlshap.datasets.part import PartOutcome, PartTask
 from controlshap.datasets.part_file import part_path
 from controlshap.datasets.run import choose_part_rows
-from controlshap.statistics.model_noise import REPEATED
+from controlshap.statistics.base_sample import REPEATED
 
 
 def test_cheap_rows_get_larger_parts(tmp_path: Path) -> None:

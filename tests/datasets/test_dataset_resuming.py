@@ -26,7 +26,7 @@ from dataset_cases import (
 import controlshap as cs
 from controlshap.datasets import RunStoppedError, load_dataset
 from controlshap.datasets.part_file import part_path
-from controlshap.statistics.model_noise import REPEATED
+from controlshap.statistics.base_sample import REPEATED
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import controlshap as cs
 from controlshap.controls.ridge import RidgeData
-from controlshap.statistics.model_noise import REPEATED
+from controlshap.statistics.base_sample import REPEATED
 from controlshap.testing import marginal_game, pathwise_game, shapley_by_definition
 
 WEIGHTS = np.array([1.0, -2.0, 0.5, 1.5, 0.7, -0.3, 0.2])

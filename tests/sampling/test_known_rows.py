@@ -8,7 +8,7 @@ from controlshap.data.players import resolve_players
 from controlshap.sampling.game import Game
 from controlshap.sampling.known_rows import KnownRows
 from controlshap.sampling.sampler import UnitSampler
-from controlshap.statistics.model_noise import REPEATED
+from controlshap.statistics.base_sample import REPEATED
 from controlshap.values import Marginal
 
 RNG = np.random.default_rng(0)

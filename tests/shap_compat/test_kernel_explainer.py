@@ -11,7 +11,7 @@ from shap_cases import BACKGROUND, FRAME, MARKS, NAMES, X, both, column, probabi
 
 import controlshap as cs
 from controlshap.shap_compat.explainer import KernelExplainer
-from controlshap.statistics.model_noise import REPEATED
+from controlshap.statistics.base_sample import REPEATED
 
 pytestmark = MARKS
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._checks import as_path, at_least
+from controlshap._checks import as_path, check_whole
 from controlshap._errors import BudgetTooSmallError, ControlShapWarning, InvalidArgumentError, RunStoppedError
 from controlshap._files import hash_json, remove_unfinished, write_sealed
 from controlshap._random import RngLike, resolve_entropy
@@ -68,7 +68,7 @@ def explain_dataset(
     check_progress(progress)
     n_jobs = _check_workers(n_jobs, scheduler)
     if part_rows is not None:
-        part_rows = at_least("part_rows", part_rows, 1, "rows of a part")
+        part_rows = check_whole("part_rows", part_rows, 1, "rows of a part")
     if model_hash is not None and not isinstance(model_hash, str):
         raise InvalidArgumentError(f"`model_hash` must be a string; got {type(model_hash).__name__}.")
     stopping = limits.stopping(assembly.players.n_players)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from controlshap._checks import at_least, is_whole, show
+from controlshap._checks import check_whole, is_whole, show
 from controlshap._errors import InvalidArgumentError
 from controlshap._files import hash_file
 from controlshap._random import Purpose, stream
@@ -288,7 +288,7 @@ def open_source(
         Columns to read beside `columns`; of a pandas frame, by default its index, unless that counts from 0.
     """
     if part_rows is not None:
-        part_rows = at_least("part_rows", part_rows, 1, "rows of a part")
+        part_rows = check_whole("part_rows", part_rows, 1, "rows of a part")
     if not isinstance(source, (str, Path)):
         return MemorySource.open(source, part_rows, columns, keep)
     paths = [path.resolve() for path in find_files(str(source))]  # the current directory of workers may be another
@@ -354,7 +354,7 @@ def _refuse_text(files: Sequence[TableFile], names: Sequence[str]) -> None:
 
 def _draw_rows(n_rows: int, n: int, seed: int) -> IntArray:
     """Sorted row numbers drawn without replacement; all of them where `n` is no smaller than their number."""
-    n = at_least("n", n, 1, "rows to sample")
+    n = check_whole("n", n, 1, "rows to sample")
     if n >= n_rows:
         return np.arange(n_rows, dtype=np.int64)
     rng = stream(seed, Purpose.BACKGROUND, 2)

@@ -23,7 +23,7 @@ from controlshap.sampling.game import Game, base_sample, start_game
 from controlshap.sampling.kept import EvaluationSample, Recording
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.statistics.analysis import Analysis, Sample, analyse, background_variances
-from controlshap.statistics.base_sample import BaseSample
+from controlshap.statistics.base_sample import BaseSample, add_noise
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.stopping import Snapshot, Stopping
 from controlshap.statistics.terms import MeanTerms
@@ -243,8 +243,6 @@ class Run:
         noise = self.problem.noise
         if noise is None:
             return analysis
-        from controlshap.statistics.model_noise import add_noise
-
         controlled, uncontrolled = (
             add_noise(one, noise, len(self.base.rows), shared_base=shared_base, enumerated=self.plan.is_exact)
             for one in (analysis.controlled, analysis.uncontrolled)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap._checks import at_least
+from controlshap._checks import check_whole
 from controlshap.plots.canvas import draw_bars, open_table, sign_colours, style_axes
 from controlshap.plots.selection import describe_left, select
 from controlshap.results.wording import describe_zero_errors, escape, format_column, format_level
@@ -22,7 +22,7 @@ def draw_interactions(
     chosen = select(explanation, row=row, output=output, level=level)
     found = chosen.part.interactions
     ranking, first, second = found.ranking(level), *np.triu_indices(len(chosen.names), 1)
-    n = len(first) if max_pairs is None else min(len(first), at_least("max_pairs", max_pairs, 1, "pairs, or None"))
+    n = len(first) if max_pairs is None else min(len(first), check_whole("max_pairs", max_pairs, 1, "pairs, or None"))
     order = ranking.order[0][:n]
     first, second = first[order], second[order]
     low, high = (bound[0, first, second] for bound in found.confidence_interval(level, simultaneous=True))

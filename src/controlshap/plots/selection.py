@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap._checks import at_least, check_level, is_whole
+from controlshap._checks import check_level, check_whole, is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray
 from controlshap.data.table import RowName
@@ -133,7 +133,7 @@ def select(
     number = check_output(explanation, output)
     n_shown = len(explanation.feature_names)
     if max_players is not None:
-        n_shown = min(n_shown, at_least("max_players", max_players, 1, "players to show, or None for all"))
+        n_shown = min(n_shown, check_whole("max_players", max_players, 1, "players to show, or None for all"))
     part = explanation.output(number)
     part = part if row is None else part[row]
     part = replace(part, values=without_rounding(part))

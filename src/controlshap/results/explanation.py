@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from controlshap._checks import as_folder, as_path, at_least, check_level
+from controlshap._checks import as_folder, as_path, check_level, check_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._imports import require
 from controlshap._other_names import RESULT_ATTRIBUTES, refuse_attribute
@@ -395,7 +395,7 @@ class Explanation:
         n : int
             Rows, or all where there are fewer.
         """
-        n = at_least("n", n, 1, "rows")
+        n = check_whole("n", n, 1, "rows")
         largest = self.standard_errors.reshape(len(self), -1).max(axis=1)
         return self[np.argsort(-largest, kind="stable")[:n]]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap._checks import check_level
+from controlshap._checks import check_level, is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._imports import require
 from controlshap._types import BoolArray, FloatArray, IntArray
@@ -108,7 +108,7 @@ class Interactions:
         `certain_sign` whether its sign is; all of it together holds with probability `level`.
         """
         n_pairs = self._pair_indices.shape[1]
-        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+        if not is_whole(k) or k < 1:
             raise InvalidArgumentError(f"`k` must be a number of pairs, at least 1; got {k!r}.")
         one = self.explanation[check_row(row, len(self), self.explanation.row_names)].output(output).interactions
         ranking, frame = one.ranking(level), one.to_frame()
@@ -230,7 +230,7 @@ class PairRanking:
     def top(self, k: int, row: int = 0, output: int | str | None = None) -> tuple[tuple[str, str], ...] | None:
         """The k largest pairs of a row, in the estimated order; None where the set is not certified."""
         n_pairs = len(self.names)
-        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= n_pairs:
+        if not is_whole(k) or not 1 <= k <= n_pairs:
             raise InvalidArgumentError(f"`k` must be a number of pairs, 1 to {n_pairs}; got {k!r}.")
         order, separated = (take_one(array, row, output, self.output_names) for array in (self.order, self.separated))
         return tuple(self.names[pair] for pair in order[:k]) if k == n_pairs or separated[k - 1] else None

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from controlshap._checks import at_least, suggest
+from controlshap._checks import check_whole, suggest
 from controlshap._errors import BudgetTooSmallError, InvalidArgumentError
 from controlshap._imports import require
 from controlshap._random import RngLike, resolve_entropy
@@ -304,7 +304,7 @@ class KernelExplainer:
                 raise InvalidArgumentError(f"`nsamples` must be 'auto' or a number of coalitions; got {nsamples!r}.")
             n_coalitions = 2 * self._n_players + 2048
         else:
-            n_coalitions = at_least("nsamples", nsamples, 1, "coalitions; or 'auto'")
+            n_coalitions = check_whole("nsamples", nsamples, 1, "coalitions; or 'auto'")
         return n_coalitions * len(self.data.data) + 1
 
     def _rename_columns(self, explanation: Explanation, X: Any) -> Explanation:

@@ -163,32 +163,17 @@ def adjust(estimates: Array, root: CovarianceRoot, known: KnownValues, size: Arr
     return Estimate(values, concat([factors, of_known], axis=-3), free), fit
 
 
-@dataclass(frozen=True)
-class EfficiencyShares:
-    """Shares by which the gap in the sum of the components is spread over them.
-
-    Attributes
-    ----------
-    shares : array of shape (..., components, outputs)
-        Of the gap, summing to 1.
-    leverage : array of shape (..., n_factors, outputs)
-        Leverage of each factor in the shares.
-    """
-
-    shares: Array
-    leverage: Array
-
-
 def project(factors: Array, shares: Array) -> Array:
     """Factors `(..., n_factors, components, outputs)` of values whose gap was spread: each sums to zero."""
     return factors - shares * factors.sum(axis=-2)[..., None, :]
 
 
-def efficiency_shares(estimate: Estimate, total: Array) -> EfficiencyShares:
-    """Best spread of a gap between `total` (..., outputs) and the sum of the components.
+def efficiency_shares(estimate: Estimate, total: Array) -> tuple[Array, Array]:
+    """Shares `(..., components, outputs)` of the gap between `total` (..., outputs) and the sum of the components.
 
-    The best linear correction is by covariance with the sum, `C 1 / (1' C 1)`; with few degrees of freedom that is
-    noisy and the plain variances are mixed in.
+    They sum to 1. The best linear correction is by covariance with the sum, `C 1 / (1' C 1)`; with few degrees of
+    freedom that is noisy, and the plain variances are mixed in. Returns the leverage `(..., n_factors, outputs)` of
+    each factor in them, too.
     """
     xp = namespace(estimate.values)
     values, variances = estimate.values, estimate.variances
@@ -209,17 +194,15 @@ def efficiency_shares(estimate: Estimate, total: Array) -> EfficiencyShares:
     # A gap far outside what the units show of the sum's spread: they are unlike the population, and so is their slope.
     distance = (total - values.sum(axis=-2)) ** 2 / divisor
     trust = xp.where(noisy, dof / (dof + EVEN_DOF + distance), 0.0)[..., None, :]
-    return EfficiencyShares(
-        trust * by_covariance + (1.0 - trust) * by_variance, trust * sums**2 / divisor[..., None, :]
-    )
+    return trust * by_covariance + (1.0 - trust) * by_variance, trust * sums**2 / divisor[..., None, :]
 
 
 def enforce_efficiency(estimate: Estimate, total: Array) -> Estimate:
     """Make the components sum to `total` (..., outputs), and the factors to zero."""
-    spread = efficiency_shares(estimate, total)
-    values = estimate.values + spread.shares * (total - estimate.values.sum(axis=-2))[..., None, :]
-    left = at_least(1.0 - spread.leverage, LEAST_LEFT)[..., None, :]
-    return Estimate(values, project(estimate.factors, spread.shares[..., None, :, :]) / left, estimate.dof)
+    shares, leverage = efficiency_shares(estimate, total)
+    values = estimate.values + shares * (total - estimate.values.sum(axis=-2))[..., None, :]
+    left = at_least(1.0 - leverage, LEAST_LEFT)[..., None, :]
+    return Estimate(values, project(estimate.factors, shares[..., None, :, :]) / left, estimate.dof)
 
 
 def combine(first: Estimate, second: Estimate, part: float) -> Estimate:

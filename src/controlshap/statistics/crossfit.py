@@ -241,7 +241,7 @@ def _enforce_efficiency(blocks: Blocks, folded: _Folded, total: Array) -> _Folde
     values = blocks.average(folded.means, axis=-3)[..., None, :, :]
     dof = blocks.dof[..., None, :, :]
     shares = concat(
-        [efficiency_shares(Estimate(values, others, dof), total[..., None, :]).shares for others in folded.others],
+        [efficiency_shares(Estimate(values, others, dof), total[..., None, :])[0] for others in folded.others],
         axis=-3,
     )
     gaps = (total[..., None, :] - folded.means.sum(axis=-2))[..., None, :]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import controlshap as cs
-from controlshap.statistics.model_noise import standard_deviation
+from controlshap.statistics.base_sample import standard_deviation
 from controlshap.testing import marginal_game, shapley_by_definition
 
 RNG = np.random.default_rng(0)
