@@ -425,6 +425,15 @@ def test_rows_are_dealt_whole_before_that(n_units):
     assert len(blocks) == min(5, len(strata.visits))
 
 
+def test_visits_of_a_row_that_is_taken_all_go_to_different_folds():
+    """Every fit then knows of it, and what it shows cancels what the others show less."""
+    labels = np.concatenate([np.zeros(12, dtype=np.int64), np.arange(1, 15)])
+    strata = TwoStageDesign(labels, 40, taken=np.array([0]))
+    fold = deal(strata, 5, np.random.default_rng(1))
+    assert sorted(np.bincount(fold[:12])) == [2, 2, 2, 3, 3]
+    assert sorted(np.bincount(fold[12:])) == [2, 3, 3, 3, 3]
+
+
 def test_independent_units_are_dealt_one_by_one():
     fold = deal(TwoStageDesign.independent(103), 5, np.random.default_rng(0))
     counts = np.bincount(fold)

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import controlshap as cs
+from controlshap.statistics.covariance_root import CovarianceRoot
+from controlshap.statistics.crossfit import Blocks, adjust_by_folds, deal_folds
 from controlshap.statistics.two_stage import TwoStageDesign
 from controlshap.statistics.visits import FIRST_VISITS, choose_take_all, visit_sequence
 from controlshap.testing import marginal_game, shapley_by_definition
@@ -96,3 +98,26 @@ def test_one_row_that_matters_is_covered_and_costs_less(global_seed):
     independent = cs.Explainer(model, background, cs.Marginal(replace=True), "permutation", "none")
     drawn = independent(np.tile(x, (100, 1)), budget=300, rng=global_seed)
     assert ((found.values - truth) ** 2).mean() < 0.2 * ((drawn.values - truth) ** 2).mean()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_gaps_of_blocks_taken_all_cancel_those_of_the_others_whatever_the_shares(seed, as_array):
+    """The sum over a taken block is known, and far off; those of the others are short of the mean by as much together."""
+    rng, taken = np.random.default_rng(seed), np.arange(N_BLOCKS) == 3
+    means = rng.normal(size=(N_BLOCKS, 4)) * [3.0, 1.0, 1.0, 0.1]
+    means[:, 0] -= means.sum(axis=1)
+    design = TwoStageDesign(np.arange(N_BLOCKS), 3.0 * N_BLOCKS, taken=np.array([3]))
+    of_taken = design.block_weights[taken].sum()
+    means[:, 3] += np.where(taken, 500.0, -500.0 * of_taken / (1.0 - of_taken))
+    values = as_array(means[:, :, None, None])
+    root = design.covariance_root(values)
+
+    def close(folds):
+        blocks = Blocks(values, root, CovarianceRoot.zero_like(values[0]), folds, design.block_weights)
+        return np.asarray(adjust_by_folds(blocks, None, None, as_array(np.zeros(1)))[0].values)[:, 0]
+
+    raw = design.block_weights @ means
+    assert raw.sum() == pytest.approx(0.0, abs=1e-9)
+    np.testing.assert_allclose(close(deal_folds(design.sampled, rng)), raw, atol=1e-9)
+    # Negative control: with a fold of its own, by whose shares the gap is spread
+    assert np.abs(close(deal_folds(np.ones(N_BLOCKS, dtype=bool), rng)) - raw).max() > 0.01

@@ -72,18 +72,23 @@ def deal(strata: TwoStageDesign, n_folds: int, rng: np.random.Generator) -> IntA
     """A fold for every unit.
 
     Where each background row was visited at least twice, its visits go to different folds: every fit then knows all
-    rows, and what a pass over the background cancels stays cancelled in each fold. Otherwise rows are dealt whole, and
-    with them a walk and its reverse.
+    rows, and what a pass over the background cancels stays cancelled in each fold. So do those of rows that are taken
+    all. Other rows are dealt whole, and with them a walk and its reverse.
     """
     n_blocks = len(strata.visits)
+    several = ~strata.sampled
     if n_blocks < strata.population or strata.visits.min() < 2 or strata.n_reversed:
-        return (rng.permutation(n_blocks) % min(n_folds, n_blocks))[strata.index]
+        whole = (rng.permutation(n_blocks) % min(n_folds, n_blocks))[strata.index]
+        if not several.any():
+            return whole
+    else:
+        several[:], whole = True, np.zeros(strata.n_units, dtype=np.int64)
     first = rng.integers(0, n_folds, n_blocks)
     order = np.argsort(strata.index, kind="stable")
     start = np.cumsum(strata.visits) - strata.visits
     rank = np.empty(strata.n_units, dtype=np.int64)
     rank[order] = np.arange(strata.n_units) - np.repeat(start, strata.visits)
-    return (first[strata.index] + rank) % n_folds
+    return np.where(several[strata.index], (first[strata.index] + rank) % n_folds, whole)
 
 
 def deal_chunks(ids: UnitIds, n_folds: int, entropy: int, row: int) -> IntArray:

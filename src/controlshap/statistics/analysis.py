@@ -129,9 +129,15 @@ class _Solution:
         if not sample.base_varies:
             root.factors[..., -1, :, :] = 0.0  # not rounding either
         shared, blocks = _base_root(sample, estimates), None
-        if by_folds and design.sampling_fraction < 1.0 and root.block is not None and not design.many:
+        if (
+            by_folds
+            and design.sampling_fraction < 1.0
+            and root.block is not None
+            and not design.many
+            and design.sampled.sum() > 1
+        ):
             means = design.block_means(terms.pseudo_values(design.weights))
-            blocks = Blocks(means, root, shared, deal_folds(design.n_blocks, rng), design.block_weights)
+            blocks = Blocks(means, root, shared, deal_folds(design.sampled, rng), design.block_weights)
         return cls(sample, estimates, root, shared, blocks)
 
     def adjust(self, known: KnownValues | None) -> tuple[Estimate, Coefficients | None]:

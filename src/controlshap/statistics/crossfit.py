@@ -27,7 +27,7 @@ from controlshap._arrays import (
     to_like,
     weighted_sum,
 )
-from controlshap._types import FloatArray, IntArray
+from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.statistics.coefficients import Coefficients, extrapolation, regress
 from controlshap.statistics.control_variate import Estimate, KnownValues, efficiency_shares, project
 from controlshap.statistics.covariance_root import CovarianceRoot
@@ -53,7 +53,7 @@ class Blocks:
     shared : CovarianceRoot
         Of the error of v(0), which all blocks share.
     folds : ndarray of shape (m,)
-        Fold of each block.
+        Fold of each block; -1 for those of a take-all stratum, which every fold knows.
     weights : ndarray of shape (m,)
         Weight of each block in the estimate.
     """
@@ -69,10 +69,23 @@ class Blocks:
         """Number of folds."""
         return int(self.folds.max()) + 1
 
-    @property
+    @cached_property
     def fold_weights(self) -> FloatArray:
-        """Weight of the blocks of each fold together."""
-        return np.bincount(self.folds, weights=self.weights).astype(float)
+        """Share that each fold has of the weights of blocks that are in one."""
+        dealt = self.folds >= 0
+        weights = np.bincount(self.folds[dealt], weights=self.weights[dealt]).astype(float)
+        return np.asarray(weights / weights.sum())
+
+    def of_folds(self, coefficients: Array, folds: IntArray, axis: int) -> Array:
+        """Coefficients of the folds `(n,)` along an axis; -1 has their mean.
+
+        What the blocks of a take-all stratum show of all rows together is not random, and neither is what the others
+        show less: the two cancel, as the mean is also what others have on average.
+        """
+        if folds.min() >= 0:
+            return take(coefficients, folds, axis=axis)
+        mean = weighted_sum(self.fold_weights, coefficients, axis=axis)[(..., None, *[slice(None)] * (-1 - axis))]
+        return take(concat([coefficients, mean], axis=axis), folds % (self.n_folds + 1), axis=axis)
 
     def average(self, means: Array, axis: int) -> Array:
         """Weighted mean over blocks, which are on this axis, counted from the last."""
@@ -139,9 +152,11 @@ class _Folded:
     common: list[Array]
 
 
-def deal_folds(n_blocks: int, rng: np.random.Generator) -> IntArray:
-    """A fold for every block, of sizes as equal as can be."""
-    return rng.permutation(n_blocks) % count_folds(n_blocks)
+def deal_folds(sampled: BoolArray, rng: np.random.Generator) -> IntArray:
+    """A fold for every block, of sizes as equal as can be; -1 for those that are no sample."""
+    n_blocks, folds = int(sampled.sum()), np.full(len(sampled), -1)
+    folds[sampled] = rng.permutation(n_blocks) % count_folds(n_blocks)
+    return folds
 
 
 def count_folds(n_blocks: int) -> int:
@@ -188,7 +203,7 @@ def _control(blocks: Blocks, folded: _Folded, known: KnownValues, size: Array) -
     """Subtract the controls, with coefficients for each fold from the others."""
     of_factor, fit, variance_factor = blocks.fold_of_factor, *_fit_by_folds(blocks, known, size)
     alpha, controls = fit.alpha, blocks.root.factors[..., 1:]
-    factors = folded.factors - sum_products(take(alpha, of_factor, axis=-4), controls, axis=-1)
+    factors = folded.factors - sum_products(blocks.of_folds(alpha, of_factor, axis=-4), controls, axis=-1)
     reach = namespace(alpha).sqrt(variance_factor(sum_products(factors, factors, axis=-3)))
     gaps = blocks.means[..., 1:] - known.values[..., None, :, :, :]
     of_fold = alpha[..., None, :, :, :]
@@ -198,8 +213,8 @@ def _control(blocks: Blocks, folded: _Folded, known: KnownValues, size: Array) -
     ]
     shared = folded.common[0] - sum_products(of_fold, blocks.shared.factors[..., None, :, :, :, 1:], axis=-1)
     of_known = -sum_products(of_fold, known.root.factors[..., None, :, :, :, :], axis=-1)
-    means = folded.means - sum_products(take(alpha, blocks.folds, axis=-4), gaps, axis=-1)
-    controlled = _Folded(means, take(reach, of_factor, axis=-3) * factors, residuals, [shared, of_known])
+    means = folded.means - sum_products(blocks.of_folds(alpha, blocks.folds, axis=-4), gaps, axis=-1)
+    controlled = _Folded(means, blocks.of_folds(reach, of_factor, axis=-3) * factors, residuals, [shared, of_known])
     weights = blocks.fold_weights
     return controlled, Coefficients(
         weighted_sum(weights, alpha, axis=-4),
@@ -247,8 +262,8 @@ def _enforce_efficiency(blocks: Blocks, folded: _Folded, total: Array) -> _Folde
     gaps = (total[..., None, :] - folded.means.sum(axis=-2))[..., None, :]
     return replace(
         folded,
-        means=folded.means + take(shares, blocks.folds, axis=-3) * gaps,
-        factors=project(folded.factors, take(shares, blocks.fold_of_factor, axis=-3)),
+        means=folded.means + blocks.of_folds(shares, blocks.folds, axis=-3) * gaps,
+        factors=project(folded.factors, blocks.of_folds(shares, blocks.fold_of_factor, axis=-3)),
         common=[project(part, shares[..., None, :, :]) for part in folded.common],
     )
 
