@@ -24,8 +24,8 @@ from controlshap.statistics.terms import Terms
 from controlshap.statistics.two_stage import TwoStageDesign
 from controlshap.statistics.visits import RULE_OF_THREE
 
-#: Share of a sum of squares with which a row matters: of 30 normal numbers the largest has as much one time in 50, of
-#: 50 one time in 1,000.
+#: Share of a sum of squares above which a row matters. The largest of 30 normal numbers has such a share one time in
+#: 50, the largest of 50 one time in 1,000.
 MUCH = 1.0 / 3.0
 
 RootOf = Callable[[Terms, TwoStageDesign, np.random.Generator], CovarianceRoot]
@@ -73,7 +73,7 @@ class Analysis:
     alpha : array of shape (..., components, outputs, surrogates)
         Coefficients of the controls, means over folds; no surrogates without control.
     halves : array of shape (..., players, outputs) or None
-        How far one half of the units lies from the other (`compare_halves`); None where factors are no units.
+        Distance between the two halves of the units (`compare_halves`); None where factors do not come from units.
     """
 
     controlled: Estimate
@@ -127,7 +127,7 @@ class _Solution:
         varies = terms.n_units > 1 and not terms.is_whole
         root = root_of(terms, design, rng) if varies else CovarianceRoot.zero_like(estimates)
         if not sample.base_varies:
-            root.factors[..., -1, :, :] = 0.0  # not rounding either
+            root.factors[..., -1, :, :] = 0.0  # exactly, without rounding
         shared, blocks = _base_root(sample, estimates), None
         if (
             by_folds
@@ -149,8 +149,8 @@ class _Solution:
         if self.blocks is None or (known is None and (total is None or self.sample.terms.constrained)):
             return _adjust_by_units(self.estimates, joined, known, size, total)
         crossed, coefficients = adjust_by_folds(self.blocks, known, size, total)
-        # What a complete pass over the background cancels, coefficients that differ between folds would bring back: the
-        # bias of common ones is in proportion to the part that a pass has not cancelled, and so is the correction.
+        # Coefficients that differ between folds would bring back what a complete pass over the background cancels. The
+        # bias of common ones is proportional to the part that is not cancelled, and so is the correction.
         uncancelled = 1.0 - self.sample.design.sampling_fraction
         if uncancelled < 1.0:
             crossed = mix(_adjust_by_units(self.estimates, joined, known, size, total)[0], crossed, uncancelled)
@@ -165,14 +165,14 @@ class _Solution:
 
     def _allow_jump(self, estimate: Estimate, alpha: Array | None) -> Estimate:
         sample, terms, design = self.sample, self.sample.terms, self.sample.design
-        # a population that was seen whole holds no more
+        # a population that was seen whole has no further jump
         if terms.is_whole or (design.exact_within and design.sampling_fraction == 1.0):
             return estimate
         gap = sample.at_x[..., 0] - self.estimates[..., -1, :, 0]
         left = None if alpha is None else left_in_rows(sample, alpha)
         if not len(self.root.part) or self.root.block is not None:
             return allow_for_jump(estimate, self.root, terms, design.weights, sample.live, gap, left)
-        # factors that come from resamples or groups are no jumps: those of the units behind them are
+        # resamples and groups are not jumps, but the units behind them are
         of_units = design.covariance_root(terms.residual_pseudo_values(design.weights))
         seen = replace(estimate, factors=_subtract_controls(of_units.factors, alpha), allowance=None)
         after = allow_for_jump(seen, of_units, terms, design.weights, sample.live, gap, left)
@@ -180,19 +180,19 @@ class _Solution:
         return replace(estimate, allowance=after.allowance, dof=dof)
 
     def halves(self, estimate: Estimate) -> Array | None:
-        """How far one half of the units lies from the other; None where factors are no units."""
+        """Distance between the two halves of the units; None where factors do not come from units."""
         if self.root.block is None:
             return None
         return compare_halves(estimate, self.root, self.sample.terms, self.sample.live)
 
 
 def misses_rows(sample: Sample) -> BoolArray | None:
-    """For each output, whether rows drawn at random have a row among them that matters and is likely to be missed.
+    """For each output, whether one background row matters so much, and is drawn so rarely, that units may miss it.
 
     f is known at all rows of a finite background. Where one of them has more than MUCH of the sum of squares about the
-    mean and is expected fewer than RULE_OF_THREE times, units say little of the variance; an interval then has the two
-    degrees of freedom of Student's t without a variance, and is not called reliable. None where rows go in cycles, in
-    which such rows are taken all.
+    mean and is expected fewer than RULE_OF_THREE times, units say little about the variance. The interval then has two
+    degrees of freedom, with which Student's t has no variance, and is not called reliable. None where rows are visited
+    in cycles, which take all such rows.
     """
     if sample.at_rows is None or not math.isinf(sample.design.population):
         return None
@@ -207,13 +207,13 @@ def misses_rows(sample: Sample) -> BoolArray | None:
 def left_in_rows(sample: Sample, alpha: Array) -> Array:
     """Squares `(..., components, outputs)` of what controls leave in a background row, over the number of units.
 
-    f and the controls are known at all rows, and with them what the players of a row have together: rows that controls
-    do not know stand out, whether or not units have met them. It is nothing once all rows had their part. Of draws from
-    a distribution nothing is known.
+    f and the controls are known at all rows, and so is the sum of the values in each row's game: rows that the controls
+    do not explain stand out, whether or not units have met them. 0 once all rows were visited; infinite for draws from
+    a distribution, of which nothing is known.
     """
     design, nothing = sample.design, zeros(alpha.shape[:-1], alpha)
     if sample.terms.constrained:
-        return nothing  # every coalition speaks of every player
+        return nothing  # every coalition tells something about every player
     if math.isinf(design.population):
         return nothing + math.inf
     if sample.at_rows is None or design.sampling_fraction == 1.0:
@@ -222,21 +222,21 @@ def left_in_rows(sample: Sample, alpha: Array) -> Array:
     left = change[:, None, :, 0] - np.einsum("cof,mof->mco", alpha, change[..., 1:], optimize=True)
     squares, weight = left**2, float(design.weights.max())
     total = squares.sum(axis=0)
-    # a mean by their squares, as of the jumps of units; rare rows add no more than their part of the variance
+    # a mean weighted by the squares, as for the jumps of units; rare rows add no more than their share of the variance
     jump = (squares**2).sum(axis=0) / np.where(total > 0, total, 1.0) * weight**2
     variance: FloatArray = squares.mean(axis=0) * weight
     return (1.0 - design.sampling_fraction) * np.minimum(jump, variance)
 
 
 def _subtract_controls(factors: Array, alpha: Array | None) -> Array:
-    """Factors `(..., n, components, outputs)` of the model less what controls explain of them."""
+    """Factors `(..., n, components, outputs)` of the model, less what the controls explain."""
     if alpha is None:
         return factors[..., 0]
     return factors[..., 0] - sum_products(alpha[..., None, :, :, :], factors[..., 1:], axis=-1)
 
 
 def _sizes(at_x: Array, known: Array) -> Array:
-    """Size of each control's values, `(..., 1, outputs, surrogates)`, against which its spread may be rounding."""
+    """Size of the values of each control, `(..., 1, outputs, surrogates)`, to tell its spread from rounding."""
     xp, at_mean = namespace(at_x), known[..., -1, :, :]
     size = xp.maximum(xp.abs(at_x), xp.maximum(xp.abs(at_mean), xp.abs(at_x - at_mean)))
     return size[..., None, :, :]
@@ -245,7 +245,7 @@ def _sizes(at_x: Array, known: Array) -> Array:
 def _adjust_by_units(
     estimates: Array, root: CovarianceRoot, known: KnownValues | None, size: Array | None, total: Array | None
 ) -> tuple[Estimate, Coefficients | None]:
-    """Control and efficiency with coefficients from the same units."""
+    """Subtract the controls and enforce efficiency, with coefficients from the same units."""
     if known is None or size is None:
         factors = root.factors[..., 0]
         estimate, fit = Estimate(estimates[..., 0], factors, root.degrees_of_freedom_of(factors)), None
@@ -270,14 +270,14 @@ def background_variances(
     """Variances `(..., components, outputs)` due to the choice of the background; the base value comes last.
 
     `draws` (..., units, n) are the background rows of each unit. Block means scatter by `var_b phi(b) / n_draws` and by
-    the noise of their visits, which is subtracted. None where too few rows were visited to tell.
+    the noise of their visits, which is subtracted. None where too few rows were visited.
     """
     n_rows, n_draws = len(of_background), draws.shape[-1]
     weights = design.weights
     if len(design.visits) >= 2:
         pseudo = terms.pseudo_values(weights)[..., :1]
         if terms.constrained:
-            # all units are solved for the same total, of which a row's own is f(x) - f(b)
+            # all units are solved for the same total, while that of a single row is f(x) - f(b)
             own = of_background[draws].mean(axis=1) - of_background.mean(axis=0)
             players = pseudo[:, :-1, :, 0] - own[:, None] / (pseudo.shape[1] - 1)
             pseudo = concat([players, pseudo[:, -1:, :, 0]], axis=1)[..., None]
@@ -285,7 +285,7 @@ def background_variances(
         center = weighted_sum(design.block_weights, means, axis=-4)[..., None, :, :, :]
         between = weighted_sum(design.block_weights, (means - center) ** 2, axis=-4)
         between = between * len(design.visits) / (len(design.visits) - 1.0) - design.noise_within(pseudo, means)
-        # blocks that overlap (n_draws does not divide the rows) are alike
+        # blocks overlap where n_draws does not divide the number of rows, and are then correlated
         alike = (1.0 - n_draws / n_rows) * design.population / (design.population - 1.0)
         variances = at_least(between[..., 0], 0.0) * n_draws / (n_rows * alike)
     elif n_draws == n_rows > 1:

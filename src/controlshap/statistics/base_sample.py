@@ -16,11 +16,12 @@ from scipy.special import comb
 from controlshap._types import FloatArray, IntArray
 from controlshap.statistics.control_variate import Estimate
 
-#: Answers that are asked for again to see and to measure the noise, and so the degrees of freedom that it is known
-#: with. Labels that differ one time in five are seen with a chance of 97 %, one time in 20 with 56 %.
+#: Answers that are asked for twice to find and to measure the noise, whose degrees of freedom they are. Labels that
+#: differ one time in five are noticed with a chance of 97 %, one time in 20 with 56 %.
 REPEATED = 16
-#: Difference of two answers beside the spread of answers that is rounding: half precision has 5e-4 of numbers between 0
-#: and 1, and batches of another size add up in another order. Beside their size, single precision has 6e-8.
+#: Largest difference of two answers that counts as rounding, as a share of the spread of the answers and of their size:
+#: half precision rounds numbers between 0 and 1 to 5e-4, and batches of another size are summed in another order;
+#: single precision rounds to 6e-8.
 SAME_ANSWER, SAME_SINGLE = 1e-3, 1e-6
 
 
@@ -85,10 +86,10 @@ class BaseSample:
 
 
 def standard_deviation(answers: FloatArray, again: FloatArray) -> FloatArray | None:
-    """Standard deviation `(outputs,)` of an answer, from two for each of some rows `(n, outputs)`; None if rounding.
+    """Standard deviation `(outputs,)` of an answer, from two answers for each row `(n, outputs)`; None for rounding.
 
-    A difference counts beside the spread over rows, which values come from, and where answers do not vary, beside
-    their size.
+    Differences are compared with the spread over rows, which is what values are made of; where answers do not vary,
+    with their size.
     """
     spread, size = np.ptp(answers, axis=0), np.abs(answers).max(axis=0)
     rounding = np.where(spread > 0, np.maximum(SAME_ANSWER * spread, SAME_SINGLE * size), SAME_ANSWER * size)
@@ -99,9 +100,9 @@ def standard_deviation(answers: FloatArray, again: FloatArray) -> FloatArray | N
 
 
 def add_noise(estimate: Estimate, noise: FloatArray, n_rows: int, *, shared_base: bool, enumerated: bool) -> Estimate:
-    """The estimate of a row with errors from noise of the size `noise` (outputs,) in answers that all units share.
+    """Add the noise of the answers that all units share, of standard deviation `noise` (outputs,), to the errors.
 
-    `n_rows` are background rows, whose mean is v(0) where `shared_base`.
+    v(0) is the mean of `n_rows` background rows where `shared_base`.
     """
     p = len(estimate.values) - 1
     factors = np.zeros((2, p + 1, len(noise)))
@@ -117,7 +118,7 @@ def add_noise(estimate: Estimate, noise: FloatArray, n_rows: int, *, shared_base
     allowance = added if estimate.allowance is None else estimate.allowance + added
     after = replace(estimate, factors=np.concatenate([estimate.factors, factors]), allowance=allowance)
     of_noise = after.variances - before
-    # Satterthwaite's: what the units know, and what the repeated answers do
+    # Satterthwaite's, of the units and of the repeated answers
     whole = np.where(after.variances > 0, after.variances, 1.0)
     spread = (before / whole) ** 2 / estimate.dof + (of_noise / whole) ** 2 / REPEATED
     return replace(after, dof=np.where(spread > 0, 1.0 / np.where(spread > 0, spread, 1.0), np.inf))

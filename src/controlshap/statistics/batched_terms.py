@@ -1,4 +1,4 @@
-"""Terms of many units, in batches: what they were merged into is all that is kept.
+"""Terms of many units, merged into batches; the units themselves are not kept.
 
 A mean of means is a mean. Of a regression the sums of a (target - a' phi_0) over batches are kept, with phi_0 the
 solution of the first units. With G the weighted mean of a a' over all units and L = Q (Q' G Q)^-1 Q',
@@ -6,9 +6,9 @@ solution of the first units. With G the weighted mean of a a' over all units and
     phi = phi_1 + L U,    U the weighted mean of a (target - a' phi_1)
 
 solves the normal equations, whatever phi_1 is, and phi_1 + L U_k for the units of batch k are values whose weighted
-mean it is. That phi_1 is phi, so that residuals are those of the solution, takes a (a' (phi_1 - phi_0)) off each
-batch: from regressors alone, which are made again from their streams. Units of a row that is visited more often than
-others count less; the solution of all units alike would be that of such a row.
+mean it is. To make phi_1 equal phi, so that residuals are those of the solution, a (a' (phi_1 - phi_0)) is subtracted
+from each batch: this takes the regressors alone, which are made again from their streams. Units of a row that is
+visited more often than others count less; with equal weights the solution would lean towards such a row.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def start_batches(batches: Batches, first: Terms, n_units: int) -> Merged:
 
 @dataclass
 class MergedMeans:
-    """Batches of walks, and of whatever else is a mean."""
+    """Batches of walks, and of other units whose estimate is a mean."""
 
     batches: Batches
 
@@ -134,13 +134,13 @@ class LinearisedTerms:
         return solution.transpose(1, 0, 2)
 
     def largest_jump(self, weights: FloatArray) -> FloatArray:
-        """The largest value times a bound of a unit's influence: regressors are 1/2 at most, about their mean."""
+        """The largest value times a bound on the influence of a unit: regressors are within 1/2 of their mean."""
         values = np.abs(self.solve(weights[None])[0, :-1, :, 0]).max(axis=0)
         result: FloatArray = values * np.abs(self.lift).sum(axis=1).max() / (2.0 * self.n_behind)
         return result
 
     def count_speaking(self) -> None:
-        """None: every coalition speaks of every player."""
+        """None: every coalition tells something about every player."""
 
     def with_controls(self, sums: FloatArray, for_errors: FloatArray | None = None) -> LinearisedTerms:  # noqa: ARG002
         """Beside controls of known value 0, from means of a times their targets `(n, p, o, controls)`."""

@@ -1,10 +1,9 @@
-"""Units in batches, as they come: sums that take no more memory however many units there are. Arrays only.
+"""Running sums over batches of units, whose memory does not grow with the number of units. Arrays only.
 
 A batch is a run of consecutive visits to one block (of consecutive units, where draws are independent). A block has a
-fixed number of places for batches; when these are full, its neighbours are put together and a batch of it holds twice
-as many units: a block that is visited more often than others leaves theirs as they are. Which units share a batch
-depends on how many there are and on nothing else. Means of batches serve as units
-do, with their sizes (`TwoStageDesign.sizes`).
+fixed number of places for batches. When these are full, neighbouring batches of the block are joined, so that each
+holds twice as many units; batches of other blocks stay as they are. Which units share a batch depends on the number of
+units alone. Means of batches serve as units do, with their sizes (`TwoStageDesign.sizes`).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from controlshap.statistics.visits import UnitIds
 
 _Array = TypeVar("_Array", FloatArray, IntArray)
 
-#: Fewest places of a block: two batches at least are left when they are put together, and show the variance within.
+#: Fewest places of a block: when its batches are joined, two or more are left, which show the variance within.
 FEWEST_PLACES = 4
 
 
@@ -53,7 +52,7 @@ class Batches:
         self.counts = np.zeros((self.n_blocks, places - places % 2), dtype=np.int64)
 
     def add(self, units: UnitIds, values: FloatArray) -> None:
-        """Add what units brought, `(units, ...)`."""
+        """Add the terms of units, `(units, ...)`."""
         places = self.counts.shape[1]
         if not hasattr(self, "sums"):
             self.sums = np.zeros((*self.counts.shape, *values.shape[1:]))
@@ -68,7 +67,7 @@ class Batches:
         flat[numbers] += sum_by(index, values, len(numbers))
 
     def empty_like(self) -> Batches:
-        """Batches of the same blocks without units."""
+        """Batches of the same blocks, without units yet."""
         return Batches(self.n_blocks)
 
     def means(self) -> FloatArray:
@@ -77,7 +76,7 @@ class Batches:
         return self.sums[used] / self.counts[used].reshape(-1, *[1] * (self.sums.ndim - 2))
 
     def unit_weights(self, design: TwoStageDesign) -> FloatArray:
-        """Weight of a unit of each block, `(n_blocks,)`, alike for all units of a block."""
+        """Weight of a unit of each block, `(n_blocks,)`, the same for all units of a block."""
         block, place = np.nonzero(self.counts)
         weights = np.zeros(self.n_blocks)
         weights[block] = design.weights / self.counts[block, place]
@@ -93,7 +92,7 @@ class Batches:
 
 
 def _pair_up(values: _Array) -> _Array:
-    """Neighbours put together; the second half of the places is free."""
+    """Join neighbouring batches, which leaves the second half of the places free."""
     paired = np.zeros_like(values)
     paired[:, : values.shape[1] // 2] = values[:, ::2] + values[:, 1::2]
     return paired

@@ -1,15 +1,15 @@
 """Intervals for means of bounded units that hold for any number of units: no normal limit, and no unseen jump.
 
-Against the hypothesis that the mean of independent units X_t >= -r is at most m, a gambler stakes the share lambda_t of
-the capital on each unit,
+A gambler who doubts that the mean of independent units X_t >= -r is at most m stakes the share lambda_t of the capital
+on each unit,
 
     K_t = K_(t-1) (1 + lambda_t (X_t - m)),    0 <= lambda_t < 1 / (m + r),
 
-where lambda_t depends on earlier units alone. Under the hypothesis K is a nonnegative supermartingale, so that it ever
-reaches 1/alpha with probability alpha at most (Ville), whatever the stakes, the number of units or the moment of
-stopping (Waudby-Smith and Ramdas 2024). Hypotheses m_1 < m_2 < ... are tested from the lowest up, as long as each is
-refuted; a bound that is wrong then takes the refutation of one true hypothesis, the lowest. (docs/mathematics.md,
-section 16.)
+where lambda_t depends on earlier units alone. Under the hypothesis K is a nonnegative supermartingale, so that the
+probability that it ever reaches 1/alpha is alpha at most (Ville), whatever the stakes, the number of units or the
+moment of stopping (Waudby-Smith and Ramdas 2024). Hypotheses m_1 < m_2 < ... are tested from the lowest up, as long as
+each is rejected; the bound is then wrong only if the lowest true hypothesis is rejected (docs/mathematics.md, section
+16).
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ import numpy as np
 
 from controlshap._types import BoolArray, FloatArray
 
-#: The first units, this share of all and this many at least, choose the hypotheses and first stakes; bets start after.
-#: Of shares 0.05, 0.07 and 0.1 the largest costs up to 4 % of the width for every player, and the smallest has too few
-#: units to show a jump in one of ten or 50 (7 % wider).
+#: Share of the units, and fewest of them, that choose the hypotheses and the first stakes; bets start after these. Of
+#: 0.05, 0.07 and 0.1 the largest widens all intervals by up to 4 %, and with the smallest the first units are too few
+#: to show a jump that one unit in ten or in 50 has (7 % wider).
 FIRST_SHARE, FEWEST_FIRST = 0.07, 8
-#: Hypotheses reach so many standard errors of the first units' mean to both sides, beyond which their distances grow.
+#: Hypotheses are evenly spaced within so many standard errors of the first units' mean; farther out their gaps grow.
 FAR = 4.0
-#: Steps between hypotheses, in standard errors of all units' mean, and how much larger steps are far away.
+#: Gap between hypotheses, in standard errors of the mean of all units, and how many times larger gaps are far out.
 STEP, GROWTH = 0.1, 1.25
-#: Most of the capital that one unit may lose: what players that hardly vary have, whose width it is in inverse
-#: proportion to; for others stakes are smaller.
+#: Largest share of the capital that one unit may lose. It is reached for players that hardly vary, whose width is
+#: inversely proportional to it; stakes on others are smaller.
 MOST_AT_STAKE = 0.97
-#: Changes of stakes.
+#: How many times the stakes change.
 N_CHANGES = 400
 
 
@@ -40,8 +40,8 @@ def bound_values(
 ) -> FloatArray:
     """Bounds `(4, players, outputs)` of the means of `terms` (n, players, outputs): low and high of each, and of all.
 
-    Terms are within `reach` of 0, and those of players that are not `live` are 0. Bounds `before`, of earlier looks,
-    hold as well: each look has its part of alpha.
+    Terms are within `reach` of 0, and those of players that are not `live` are 0. Bounds `before`, from earlier looks,
+    still hold, since each look has its own share of alpha.
     """
     n, p, n_outputs = terms.shape
     reaches = np.full((n, p * n_outputs), reach)
@@ -58,7 +58,7 @@ def bound_values(
 def finite_bounds(values: FloatArray, reach: FloatArray, alpha: float) -> tuple[FloatArray, FloatArray]:
     """Bounds `(c,)` that hold the means of each column of `values` (n, c) with probability 1 - alpha, for any n.
 
-    No value may be larger than `reach` (n, c), which for each unit is known before it is drawn.
+    No value may exceed `reach` (n, c), which is known for each unit before it is drawn.
     """
     if (np.abs(values) > (1.0 + 1e-6) * reach).any():
         raise ValueError("units leave the range that bets rest on")
@@ -67,7 +67,7 @@ def finite_bounds(values: FloatArray, reach: FloatArray, alpha: float) -> tuple[
 
 
 def lower_bound(values: FloatArray, reach: FloatArray, alpha: float) -> FloatArray:
-    """A bound `(c,)` that is above the mean of `values` (n, c) with probability alpha at most."""
+    """A bound `(c,)` that exceeds the mean of `values` (n, c) with probability alpha at most."""
     n, target = len(values), math.log(1.0 / alpha)
     n_first = max(FEWEST_FIRST, math.ceil(FIRST_SHARE * n))
     least: FloatArray = -reach.max(axis=0)
@@ -81,7 +81,7 @@ def lower_bound(values: FloatArray, reach: FloatArray, alpha: float) -> FloatArr
     for start in range(n_first, n, size):
         part = values[start : start + size]
         most = reach[start : start + size].max(axis=0)
-        # as if one unit had moved by all it can: what was not seen has a chance of about one in the units so far
+        # as if one unit had jumped as far as it can: what was not seen has a chance of about one in the units so far
         variance = (squares - total**2 / start + most**2) / start
         stakes = np.sqrt(2.0 * np.maximum(target - capital, 0.0) / ((n - start) * variance))
         stakes = np.minimum(stakes, MOST_AT_STAKE / (means + most))
@@ -95,7 +95,7 @@ def lower_bound(values: FloatArray, reach: FloatArray, alpha: float) -> FloatArr
 
 
 def _hypotheses(first: FloatArray, least: FloatArray, n: int) -> FloatArray:
-    """Means `(k, c)` in increasing order, from just above the least to beyond where the bound may be."""
+    """Hypothetical means `(k, c)` in increasing order, from the least possible to beyond where the bound may be."""
     n_first, reach = len(first), -least
     center = first.mean(axis=0)
     spread = np.sqrt((((first - center) ** 2).sum(axis=0) + (reach / math.sqrt(n)) ** 2) / n_first)

@@ -1,18 +1,18 @@
 """Certainty of signs and order, from values and their covariance. Arrays only.
 
-Every question gets a ratio: how many times smaller the errors would have to be for a yes; 1 or less is a yes.
+The answer to every question is a ratio: how many times too large the errors are. With 1 or less, the answer is certain.
 
 **Order.** `|phi_i| > |phi_j|` with `s = sign(phi_i)` is the pair of linear statements `s phi_i - phi_j > 0` and
 `s phi_i + phi_j > 0`; if it is false, one of them is, so a test of each at one-sided level gamma is wrong with
-probability 2 gamma at most. A set or an order is declared only when *every* pair it ranks passes on its own. If a
-declared top-k set or order is wrong, then some two players that are neighbours in the true order are declared the
-wrong way round (walk down the true order: somewhere a player outside the set is followed by one inside). There are
-p - 1 such pairs, whatever was declared, so two-sided level `alpha / (p - 1)` for each pair makes all sets and orders of
-a row right with probability `1 - alpha`, together. Signs: p players, each at one-sided level `alpha / p`.
+probability 2 gamma at most. A set or an order is declared only when *every* pair that it ranks passes on its own. If a
+declared top-k set or order is wrong, then two players that are neighbours in the true order are declared the wrong way
+round (walk down the true order: somewhere a player outside the set is followed by one inside). There are p - 1 such
+pairs, whatever was declared, so with a two-sided level of `alpha / (p - 1)` for each pair all sets and orders of a row
+are right together with probability `1 - alpha`. For signs, each of p players is tested at one-sided level `alpha / p`.
 
-An error is 0 only where the value is exact: sampled values have an allowance for what no unit has shown.
+An error is 0 only where the value is exact: errors of sampled values allow for what no unit has shown.
 
-Signs and orders may have leading axes, for explained rows.
+Arrays may have leading axes for explained rows.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from scipy.special import ndtr, stdtr, stdtrit
 from controlshap._arrays import diagonal
 from controlshap._types import BoolArray, FloatArray, IntArray
 
-#: Draws of the largest of several correlated normals.
+#: Simulated maxima of several correlated normals.
 N_DRAWS = 20_000
 #: With fewer degrees of freedom, correlations are too uncertain to be used: as many as 30 units of one size have.
 FEWEST_DOF = 60.0
 MOST_DOF = 1e12
-#: Part of the largest value below which a value that was 0 in all units is left without a sign.
+#: A value that was 0 in all units has a certain (zero) sign once its interval is below this share of the largest value.
 NEGLIGIBLE = 0.01
 #: Errors and gaps below this share of the largest value are rounding.
 ROUNDING = 1e-12
@@ -43,10 +43,10 @@ def quantile(dof: FloatArray, tail: float) -> FloatArray:
 
 
 def tail_dof(dof: FloatArray) -> FloatArray:
-    """Degrees of freedom far out in the tails, where the skewness of counts matters more than at 95 %: half of them.
+    """Half the degrees of freedom, for quantiles far out in the tails, where the skewness of counts matters more.
 
-    Of 20 players with jumps of one size, 93.3 % of rows are held whole with half, and 89.8 % with all of them
-    (docs/mathematics.md, section 13).
+    With 20 players whose jumps have one size, intervals cover all players of a row in 93.3 % of rows with half of the
+    degrees of freedom, and in 89.8 % with all of them (docs/mathematics.md, section 13).
     """
     halved: FloatArray = np.maximum(0.5 * dof, np.minimum(dof, 3.0))
     return halved
@@ -55,7 +55,7 @@ def tail_dof(dof: FloatArray) -> FloatArray:
 def _ratio(gap: FloatArray, error: FloatArray, critical: FloatArray, floor: FloatArray) -> FloatArray:
     """`critical error / gap`, infinite where the gap is not positive.
 
-    Without error it is 0: a gap of 0 is then known, too.
+    0 without error, even where the gap is 0, which is then certain.
     """
     silent = error <= floor
     positive = gap > 0
@@ -64,14 +64,14 @@ def _ratio(gap: FloatArray, error: FloatArray, critical: FloatArray, floor: Floa
 
 
 def rounding_floor(values: FloatArray) -> Any:
-    """Differences between values `(..., p)` below which they are rounding, `(...)`."""
+    """Size `(...)` below which differences between values `(..., p)` are rounding."""
     return ROUNDING * np.abs(values).max(axis=-1, initial=0.0)
 
 
 def sign_ratios(values: FloatArray, errors: FloatArray, dof: FloatArray, alpha: float) -> FloatArray:
     """For each player `(..., p)`, all signs together at level `1 - alpha`.
 
-    A player that changed nothing in any unit has no sign: it is certain once its interval is NEGLIGIBLE beside the
+    A player that changed nothing in any unit has no sign; that is certain once its interval is NEGLIGIBLE beside the
     largest value.
     """
     critical, floor = quantile(tail_dof(dof), alpha / values.shape[-1]), rounding_floor(values)[..., None]
@@ -85,18 +85,18 @@ def contrast_errors(covariance: FloatArray, sign: float) -> FloatArray:
     variances = diagonal(covariance)
     both = variances[..., :, None] + variances[..., None, :]
     of_sums = both + 2.0 * sign * covariance
-    # a covariance is known to rounding of the variances, not of the difference
+    # a covariance is rounded relative to the variances, not to the difference
     return np.sqrt(np.where(of_sums > 1e-14 * both, of_sums, 0.0))
 
 
 def order_ratios(values: FloatArray, covariance: FloatArray, dof: FloatArray, alpha: float) -> FloatArray:
-    """`[..., i, j]`: for `|phi_i| > |phi_j|`, all true statements together at level `1 - alpha`; the diagonal is 0.
+    """At `[..., i, j]` the ratio for `|phi_i| > |phi_j|`, all pairs together at level `1 - alpha`; 0 on the diagonal.
 
-    A difference may have fewer degrees of freedom than either value (what they share cancels); it is given the fewest
-    of the two and of what is usual in the row.
+    A difference may have fewer degrees of freedom than either value (what they share cancels). It is given the least
+    of those of the two values and of the median of the row.
     """
     p = values.shape[-1]
-    # of two players the fewer degrees of freedom count, which is the larger of their quantiles
+    # the fewer degrees of freedom of two players count, and give the larger of their quantiles
     usual = np.median(dof, axis=-1, keepdims=True)
     each = quantile(tail_dof(np.minimum(dof, usual)), alpha / (2.0 * max(1, p - 1)))
     critical = np.maximum(each[..., :, None], each[..., None, :])
@@ -118,7 +118,7 @@ def magnitude_order(values: FloatArray) -> IntArray:
 
 
 def cut_ratios(ratios: FloatArray, order: IntArray) -> FloatArray:
-    """For each k = 1 to p - 1: that the first k of the order are the k largest, `(..., p - 1)`."""
+    """Ratios `(..., p - 1)`: for k = 1 to p - 1, that the first k of the order are the k largest."""
     in_order = np.take_along_axis(np.take_along_axis(ratios, order[..., :, None], -2), order[..., None, :], -1)
     above = np.maximum.accumulate(in_order, axis=-2)
     largest: FloatArray = np.maximum.accumulate(above[..., ::-1], axis=-1)[..., ::-1]  # of rows up to i, columns from j
@@ -127,9 +127,9 @@ def cut_ratios(ratios: FloatArray, order: IntArray) -> FloatArray:
 
 
 def swap_probabilities(values: FloatArray, covariance: FloatArray, dof: FloatArray, order: IntArray) -> FloatArray:
-    """Chance that a rerun of the same size puts neighbours of the order the other way round, `(p - 1,)`.
+    """Chances `(p - 1,)` that a rerun of the same size swaps neighbours of the order.
 
-    The gap of a rerun differs from this one by two errors, each of the gap's own size s: `P(t < -gap / (sqrt(2) s))`.
+    The gaps of two runs differ by two errors, each of the gap's standard error s: `P(t < -gap / (sqrt(2) s))`.
     """
     sign = np.where(values < 0, -1.0, 1.0)
     upper, lower = order[:-1], order[1:]
@@ -146,9 +146,9 @@ def swap_probabilities(values: FloatArray, covariance: FloatArray, dof: FloatArr
 def simultaneous_tail(covariance: FloatArray, dof: FloatArray, alpha: float) -> float:
     """One-sided tail for each of p intervals that together miss with probability `alpha`.
 
-    Correlated values miss together: the largest of p such normals is simulated (with the same draws every time) and
-    the result kept between Sidak's bound, which needs no correlation, and a single interval's. Few degrees of freedom
-    know too little of the correlation, and get Sidak's.
+    Correlated values miss together: the largest of p such normals is simulated (with the same draws every time), and
+    the result is kept between Sidak's bound, which needs no correlation, and the tail of a single interval. With few
+    degrees of freedom the correlation is too uncertain, and Sidak's bound is taken.
     """
     variances = np.diag(covariance)
     used = variances > 0
@@ -172,9 +172,9 @@ def simultaneous_tail(covariance: FloatArray, dof: FloatArray, alpha: float) -> 
 
 
 def sidak_half_widths(errors: FloatArray, dof: FloatArray, alpha: FloatArray, axis: int) -> FloatArray:
-    """Half the widths of intervals that together, along an axis, miss with probability `alpha`, whatever correlates.
+    """Half widths of intervals that miss with probability `alpha` together, along an axis, whatever their correlation.
 
-    Values without error have no part in it.
+    Values without error do not count.
     """
     n_used = np.maximum((errors > 0).sum(axis=axis, keepdims=True), 1)
     tail = -np.expm1(np.log1p(-alpha) / n_used) / 2.0
@@ -183,7 +183,7 @@ def sidak_half_widths(errors: FloatArray, dof: FloatArray, alpha: FloatArray, ax
 
 
 def top_ratio(values: FloatArray, half_widths: FloatArray, k: int) -> float:
-    """How many times too wide intervals `(n,)` are to show that the k largest magnitudes are the largest."""
+    """How many times too wide intervals `(n,)` are to certify which k magnitudes are the largest."""
     order, size = magnitude_order(values), np.abs(values)
     gaps = size[order[:k], None] - size[order[k:]] - rounding_floor(values)
     reach = half_widths[order[:k], None] + half_widths[order[k:]]
@@ -191,7 +191,7 @@ def top_ratio(values: FloatArray, half_widths: FloatArray, k: int) -> float:
 
 
 def mark_separated(ratios: FloatArray, values: FloatArray, order: IntArray) -> BoolArray:
-    """Which top sets of the order are certain `(p - 1,)`; a tie (known, or rounding) separates nothing."""
+    """Which top sets of the order are certain, `(p - 1,)`; ties, exact or by rounding, separate nothing."""
     size = np.abs(values)[order]
     certain: BoolArray = (cut_ratios(ratios, order) <= 1.0) & (size[:-1] - size[1:] > rounding_floor(values))
     return certain

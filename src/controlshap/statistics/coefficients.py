@@ -25,13 +25,13 @@ from controlshap._arrays import (
 from controlshap._types import FloatArray
 
 #: A control whose spread is below this share of its own size varies by rounding only: doubles are rounded to 1e-16 of
-#: their size, and differences of means of many of them to some thousand times that.
+#: their size, and differences between means of many doubles to some thousand times that.
 ROUNDING = 1e-9
 #: A share of the variance this close to 1 is never chance: without correlation 1 - R^2 is below e with probability
 #: e^((dof - 1)/2), a millionth with as few as three degrees of freedom.
 CERTAIN = 1e-6
-#: How many times its expectation under no correlation (about 1) an F statistic must be for the control to count at all;
-#: a coefficient is kept by 1 - CHANCE/F, so that a useless control is left out more often than not (section 8).
+#: How many times its expectation under no correlation (about 1) an F statistic must be for the control to count at all.
+#: A coefficient is multiplied by 1 - CHANCE/F, so that a useless control is left out more often than not (section 8).
 CHANCE = 2.0
 #: Degrees of freedom below which a prior for alpha is not changed (section 12; benchmarks/results/rare_rows.md).
 PRIOR_DOF = 80.0
@@ -51,7 +51,7 @@ class Coefficients:
     alpha : array of shape (..., components, outputs, surrogates)
         Shrunk towards 0 as far as the correlation could be chance.
     squared_correlation : array of shape (..., components, outputs)
-        Anticipated variance reduction, corrected for chance, 0 to 1.
+        Expected variance reduction, corrected for chance, 0 to 1.
     fitted : array of the shape of `alpha`
         The part of alpha that was fitted, beyond a prior.
     """
@@ -66,8 +66,8 @@ def regress(
 ) -> Coefficients:
     """Coefficients from the covariance between functions: the best prior, and what the correlation adds to it.
 
-    The prior that leaves the least variance in all components together is taken, or none; the regression then starts
-    from there, and is shrunk towards it.
+    The prior that leaves the least variance in all components together is taken, or none; the regression starts from
+    it and is shrunk towards it.
 
     Parameters
     ----------
@@ -76,13 +76,13 @@ def regress(
     dof : array of shape (..., components, outputs)
         Degrees of freedom of the covariance.
     size : array that broadcasts to (..., components, outputs, F - 1)
-        Size of each surrogate's values; a control that varies by less than rounding is not used
-        (0/0: rounding noise looks like a correlation).
+        Size of each surrogate's values; a control that varies by no more than rounding is not used, since rounding
+        errors look correlated.
     priors : ndarray of shape (candidates, F - 1)
-        What alpha may be before any correlation is seen.
+        Candidates for alpha before any correlation is seen.
     factors : array of shape (..., n_factors, components, outputs, F), optional
-        Of the covariance, where they come from units: the coefficient is then kept only as far as it predicts units
-        that are left out (a correlation made by one outlier does not).
+        Of the covariance, where they come from units: a coefficient is then kept only as far as it predicts units that
+        are left out, which a correlation due to a single outlier does not.
     """
     xp = namespace(covariances)
     whole, shifted = covariances[..., 0, 0], covariances
@@ -103,10 +103,10 @@ def regress(
 
 
 def _bound_correction(fit: Coefficients, priors: FloatArray) -> Coefficients:
-    """A correction to the prior of a function that was fitted to the model: at most `MOST_CORRECTION`.
+    """Bound the correction to the prior of a function that was fitted to the model by `MOST_CORRECTION`.
 
-    A multiple of such a function comes from a few units in which, by chance, it hardly varied, and rare rows in the
-    fold that it is used for would be multiplied as well.
+    A larger one comes from a few units in which the function hardly varied by chance, and would multiply rare rows in
+    the fold that it is applied to as well.
     """
     has_prior = priors.any(axis=0)
     if not has_prior.any():
@@ -120,7 +120,7 @@ def _bound_correction(fit: Coefficients, priors: FloatArray) -> Coefficients:
 
 
 def _best_prior(covariances: Array, size: Array, priors: FloatArray) -> Array:
-    """The prior `(..., components, outputs, surrogates)` of the least variance, 0 for outputs that none helps."""
+    """The prior `(..., components, outputs, surrogates)` of the least variance, 0 for outputs without a helpful one."""
     xp = namespace(covariances)
     # A control that varies in no component (what a complete pass cancels) is left out of the prior, too.
     varies = _varies(covariances, size).any(axis=-3, keepdims=True)
@@ -140,10 +140,10 @@ def _best_prior(covariances: Array, size: Array, priors: FloatArray) -> Array:
 def _regress(
     covariances: Array, dof: Array, size: Array, factors: Array | None, *, fitted_before: bool
 ) -> Coefficients:
-    """Coefficients shrunk towards 0; `fitted_before` says that there was a prior, which is worth most of the variance.
+    """Coefficients shrunk towards 0; with `fitted_before` there was a prior, which explains most of the variance.
 
-    With a good prior there is little to gain from few units, and a chance correlation to lose much from; and what is
-    left of the model is never the control itself.
+    With a good prior few units can add little, and a chance correlation can spoil much; and what the prior leaves of
+    the model is never the control itself.
     """
     xp = namespace(covariances)
     of_model = covariances[..., 0, 0]
@@ -205,7 +205,7 @@ def _varies(covariances: Array, size: Array) -> Array:
 
 
 def _predictive_share(factors: Array, alpha: Array, inverse: Array, inverse_sd: Array) -> Array:
-    """1 - PRESS / total: the share of the variance that is predicted for factors left out, 1 at most."""
+    """1 - PRESS / total: the share of the variance of factors that are left out which is predicted, 1 at most."""
     xp = namespace(factors)
     model = factors[..., 0]
     residual = model - sum_products(alpha[..., None, :, :, :], factors[..., 1:], axis=-1)
@@ -218,11 +218,11 @@ def _predictive_share(factors: Array, alpha: Array, inverse: Array, inverse_sd: 
 
 
 def extrapolation(alpha: Array, error: Array, covariances: Array, dof: Array, left: Array, priors: FloatArray) -> Array:
-    """`1 + d' C^-1 d / dof`: what the variance gains because a fitted alpha is multiplied by the error d.
+    """`1 + d' C^-1 d / dof`: the factor by which a fitted alpha, multiplied by the error d, increases the variance.
 
-    Where the surrogates' error is far outside what the units show of their spread (rows that matter are rare and were
-    not met), this is large: the sample is known to be unlike the population. A correction to a prior is at most
-    `MOST_CORRECTION`, and what it adds to the variance `left` (..., components, outputs) at most d squared times that.
+    It is large where the surrogates' error is far outside the spread that the units show (rows that matter are rare and
+    were not met), so that the sample is known to be unlike the population. A correction to a prior is at most
+    `MOST_CORRECTION`, and adds at most d squared times that to the variance `left` (..., components, outputs).
     """
     xp = namespace(covariances)
     if xp is np and not alpha.any():

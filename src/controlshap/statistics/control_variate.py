@@ -2,9 +2,8 @@
 
     phi_cv[j] = phi_f[j] - alpha[j] (phi_g[j] - known[j])          (the paper's equation 7)
 
-with alpha the regression of the model's estimate on the surrogates', both taken from one
-covariance. Everything is linear in the estimates, so it is done to the factors of the covariance as
-well, and the standard errors follow.
+with alpha from the regression of the model's estimate on the surrogates', both taken from one covariance. Everything is
+linear in the estimates, so it is done to the factors of the covariance as well, and the standard errors follow.
 
 Components are the players and, last, the base value; all components together sum to f(x). Arrays may have leading axes
 for explained rows.
@@ -48,10 +47,10 @@ class KnownValues:
     root : CovarianceRoot
         Of the same trailing shape; empty when the values are exact.
     priors : ndarray of shape (candidates, surrogates)
-        What alpha may be before any correlation is seen: 1 for a function that was fitted to the model. None at all for
-        other surrogates.
+        Candidates for alpha before any correlation is seen: 1 for a function that was fitted to the model, no
+        candidate for other surrogates.
     inflation : float
-        How many times larger than their units show the variance of controlled values is.
+        Factor by which the variance of controlled values exceeds what their units show.
     """
 
     values: Array
@@ -124,12 +123,12 @@ class Estimate:
 
 
 def adjust(estimates: Array, root: CovarianceRoot, known: KnownValues, size: Array) -> tuple[Estimate, Coefficients]:
-    """Subtract what the surrogates' known errors explain, alpha from the same units.
+    """Subtract what the surrogates' known errors explain, with alpha from the same units.
 
-    Returns the adjusted estimate and the coefficients. Alpha was fitted to
-    the same units, so the variance is in the regression form: `1 + d' C^-1 d / dof` times the residual variance, with
-    d the surrogates' error; residuals are those that a unit has when it is left out (the HC3 form) where factors come
-    from units, else they lose a degree of freedom for each control.
+    Returns the adjusted estimate and the coefficients. Since alpha was fitted to the same units, the variance is that
+    of a regression: `1 + d' C^-1 d / dof` times the residual variance, with d the surrogates' error. Where factors
+    come from units, the residual of a unit is that of a fit without it (the HC3 form); else residuals lose a degree of
+    freedom for each control.
     """
     xp, by_units = namespace(estimates), root.block is not None
     total = root.function_covariances()
@@ -186,12 +185,12 @@ def efficiency_shares(estimate: Estimate, total: Array) -> tuple[Array, Array]:
     divisor = xp.where(noisy, variance_of_sum, 1.0)
     by_covariance = covariance / divisor[..., None, :]
     varied = (total_variance > 0)[..., None, :]
-    # Without any variance a gap is rounding: it goes to the players in equal parts, not to the base value.
+    # Without any variance the gap is rounding: it goes to the players in equal parts, not to the base value.
     even = zeros(variances.shape, variances)
     even[..., :-1, :] = 1.0 / max(1, variances.shape[-2] - 1)
     by_variance = xp.where(varied, variances / xp.where(varied, total_variance[..., None, :], 1.0), even)
     dof = xp.amin(xp.where(xp.isfinite(estimate.dof), estimate.dof, 1e9), axis=-2)
-    # A gap far outside what the units show of the sum's spread: they are unlike the population, and so is their slope.
+    # A gap far beyond the spread of the sum that the units show: they are unlike the population, and so is their slope.
     distance = (total - values.sum(axis=-2)) ** 2 / divisor
     trust = xp.where(noisy, dof / (dof + EVEN_DOF + distance), 0.0)[..., None, :]
     return trust * by_covariance + (1.0 - trust) * by_variance, trust * sums**2 / divisor[..., None, :]

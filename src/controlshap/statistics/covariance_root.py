@@ -15,8 +15,8 @@ from controlshap._types import FloatArray, IntArray
 class CovarianceRoot:
     """A covariance as a sum of outer products of factors, with the degrees of freedom of each part.
 
-    Everything that is linear in the estimate (subtracting a control, enforcing efficiency) is done to the factors; the
-    covariance and its degrees of freedom follow.
+    Every step that is linear in the estimate (subtracting a control, enforcing efficiency) is applied to the factors;
+    the covariance and its degrees of freedom follow.
 
     Attributes
     ----------
@@ -68,15 +68,15 @@ class CovarianceRoot:
     def degrees_of_freedom(self) -> Array:
         """Satterthwaite's degrees of freedom, `(..., components, outputs, functions)`, with the unbiased plug-in.
 
-        `E[V_k^2] = (1 + 2/d_k) E[V_k]^2`, hence d_k + 2 below and - 2 at the end; one part gives back
-        its own degrees of freedom. Infinite where the variance is zero.
+        `E[V_k^2] = (1 + 2/d_k) E[V_k]^2`, hence d_k + 2 in the sum and - 2 at the end; a single part keeps its own
+        degrees of freedom. Infinite where the variance is zero.
         """
         xp, shape = namespace(self.factors), self.factors.shape
         if len(self.dof) < 2:
             return zeros((*shape[:-4], *shape[-3:]), self.factors) + (self.dof[0] if len(self.dof) else math.inf)
         parts = sum_by(self.part, self.factors**2, len(self.dof), axis=-4)
         total = parts.sum(axis=-4, keepdims=True)
-        # shares of the whole: squares of variances leave the range of doubles for outputs beyond 1e77
+        # shares of the total, since squares of variances overflow for outputs beyond 1e77
         shares = parts / xp.where(total > 0, total, 1.0)
         of_part = to_like((1.0 / (self.dof + 2.0))[:, None, None, None], parts)
         spread = sum_products(shares**2, of_part, axis=-4)

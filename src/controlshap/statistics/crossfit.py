@@ -1,9 +1,9 @@
-"""Coefficients from other folds: nothing that multiplies a block of units was fitted to it.
+"""Coefficients from other folds: what multiplies a block of units was never fitted to it.
 
 With coefficients from the same units an adjusted estimate has a bias of order 1/n, and its standard error is too
 small when units are few and heavy-tailed. Here blocks of units (a background row with all its visits; one unit when
-draws are independent) are dealt into folds; the control's coefficient and the shares that close the sum are taken
-from the other folds, for each fold.
+draws are independent) are dealt into folds; for each fold, the control's coefficient and the shares that close the sum
+come from the other folds.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Blocks:
 
     def average(self, means: Array, axis: int) -> Array:
         """Weighted mean over blocks, which are on this axis, counted from the last."""
-        # a product of matrices has other last bits in other processes, by where its operands lie in memory
+        # the last bits of a product of matrices depend on where its operands lie in memory
         weights = self.weights.reshape(-1, *[1] * (-1 - axis))
         return sum_products(to_like(weights, means), means, axis=axis)
 
@@ -108,15 +108,15 @@ class Blocks:
 
     @cached_property
     def batches(self) -> list[slice]:
-        """Folds that are worked on together."""
+        """Folds that are processed together."""
         return batches(self.n_folds, self.means)
 
     @cached_property
     def others(self) -> list[Array]:
         """Factors of the other folds for each batch of folds, `(..., folds, n_factors, c, o, f)`, shared ones last.
 
-        Those of the fold itself are 0, and the others are centred on each other alone: what is left out must leave no
-        trace, not even in a mean.
+        Those of the fold itself are 0, and the others are centred without it: what is left out must leave no trace, not
+        even in a mean.
         """
         root, kept = self.root, self.fold_of_factor != np.arange(self.n_folds)[:, None]  # (folds, n_factors)
         sums = sum_by_fold(root.part, root.factors, len(root.dof), kept)
@@ -160,7 +160,7 @@ def deal_folds(sampled: BoolArray, rng: np.random.Generator) -> IntArray:
 
 
 def count_folds(n_blocks: int) -> int:
-    """Folds that so many blocks are dealt into."""
+    """Number of folds for so many blocks."""
     return min(MOST_FOLDS if n_blocks <= FEW_BLOCKS else FEWER_FOLDS, n_blocks)
 
 
@@ -224,11 +224,11 @@ def _control(blocks: Blocks, folded: _Folded, known: KnownValues, size: Array) -
 
 
 def _fit_by_folds(blocks: Blocks, known: KnownValues, size: Array) -> tuple[Coefficients, Callable[[Array], Array]]:
-    """Coefficients for each fold, and what the variance gains by them, for the variance that is left.
+    """Coefficients for each fold, and a function from the residual variance to the factor that they inflate it by.
 
     Everything has an axis of folds, of the shape (..., folds, components, outputs, ...).
     """
-    # one block of many makes no correlation, if all vary: see participation
+    # a single block of many makes no correlation, if all vary: see `participation`
     xp, few = namespace(blocks.means), len(blocks.folds) <= FEW_BLOCKS
     of_known = known.root.function_covariances()[..., None, :, :, :, :]
     covariances, dof, fits = [], [], []
@@ -271,12 +271,12 @@ def _enforce_efficiency(blocks: Blocks, folded: _Folded, total: Array) -> _Folde
 def participation(factors: Array) -> Array:
     """Effective number of factors, `(..., components, outputs)`: the fewest of the model and of any control.
 
-    `(sum r^2)^2 / sum r^4` is n for n factors of one size, and n/3 for normal ones. Components to which rare rows
-    matter vary in few units, and a correlation of these is none.
+    `(sum r^2)^2 / sum r^4` is n for n factors of one size, and n/3 for normal ones. A component to which rare rows
+    matter varies in few units, too few for a correlation.
     """
     xp = namespace(factors)
     squares = factors**2
     total, fourth = squares.sum(axis=-4), sum_products(squares, squares, axis=-4)
     count = total**2 / xp.where(fourth > 0, fourth, 1.0)
-    of_controls = xp.where(fourth > 0, count, np.inf)[..., 1:]  # one that does not vary is not used
+    of_controls = xp.where(fourth > 0, count, np.inf)[..., 1:]  # a control that does not vary is not used
     return xp.minimum(count[..., 0], xp.amin(of_controls, axis=-1))

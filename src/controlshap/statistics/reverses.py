@@ -1,13 +1,13 @@
 """Variance within blocks where some units are followed by their reverse at the same block.
 
-Let a and b be what a unit and its reverse say of a block. Both are unbiased and have the variance V, and their mean has
-the variance P, as pairs show that were drawn twice at a block. Half their difference has the mean 0 and the mean square
-D, which all pairs show, and
+Let a and b be the estimates of a block's value from a unit and from its reverse. Both are unbiased with variance V.
+Their mean has variance P, which blocks with two pairs show. Half their difference has mean 0 and mean square D, which
+all pairs show, and
 
     V = P + D
 
-since a is their mean plus half their difference, and these two are uncorrelated: `cov(a + b, a - b) = V - V`. A block
-with c pairs and s single units in v = 2 c + s visits therefore has a mean of variance `((4 c + s) P + s D) / v^2`.
+since a is their mean plus half their difference, and these two are uncorrelated: `cov(a + b, a - b) = V - V`. The mean
+of a block with c pairs and s single units in v = 2 c + s visits therefore has variance `((4 c + s) P + s D) / v^2`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ReversedPairs:
     def factors_within(self, values: Array, weights: FloatArray) -> list[tuple[Array, IntArray, FloatArray, IntArray]]:
         """Factors of `sum_b weights_b var(mean of block b)`, with their part, degrees of freedom of parts, and block.
 
-        `values` are those of units `(..., n, c, o, f)`. Nothing while no block has two pairs.
+        `values` are those of units `(..., n, c, o, f)`. Empty while no block has two pairs.
         """
         twice = np.flatnonzero((self.of_blocks >= 2)[self.block])
         if not len(twice):

@@ -1,8 +1,8 @@
 """Distinct pairs of coalitions as a sample without replacement from those of each size. Arrays only.
 
-A pair is a coalition and its complement. In a regression over pairs that were taken without replacement, with n_s of
-the N_s pairs of size s, a pair has the weight `W_s / n_s` of the kernel's weight W_s of its size, and its part of the
-variance is multiplied by `1 - n_s / N_s`: sizes that were taken whole have no error (Cochran, sections 5.3 and 2.6).
+A pair is a coalition and its complement. In a regression over pairs drawn without replacement, n_s of the N_s pairs of
+size s, each pair has the weight `W_s / n_s`, with W_s the kernel's weight of its size, and its part of the variance is
+multiplied by `1 - n_s / N_s`: sizes that were taken whole have no error (Cochran, sections 5.3 and 2.6).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def pair_weights(n_players: int) -> FloatArray:
 
 
 def count_by_size(coalitions: BoolArray) -> IntArray:
-    """How many of these `(n, players)` have 1, 2, ... players in the smaller half."""
+    """How many of the coalitions `(n, players)` have 1, 2, ... players in the smaller half."""
     p, inside = coalitions.shape[1], coalitions.sum(axis=1)
     counts: IntArray = np.bincount(np.minimum(inside, p - inside), minlength=p // 2 + 1)[1:]
     return counts
@@ -51,9 +51,9 @@ class SizeStrata:
     sizes : ndarray of shape (n,)
         Players of the smaller half of each pair.
     importance : ndarray of shape (n,)
-        Weight of a pair in the regression, on average 1: the kernel's weight of its size over the pairs there are.
+        Weight of a pair in the regression, 1 on average: the kernel's weight of its size over the number of its pairs.
     unseen : ndarray of shape (n,)
-        Share of the pairs of its size that are not among these: 0 where the size is whole.
+        Share of the pairs of its size that were not drawn: 0 where the size is whole.
     """
 
     sizes: IntArray
@@ -75,6 +75,6 @@ class SizeStrata:
         there = np.array([float(count) for count in count_pairs(p)])
         weights = np.where(taken > 0, pair_weights(p), 0.0)
         each = n * weights / weights.sum() / np.maximum(taken, 1)
-        # sizes that are not there at all are no reason to call the others whole
+        # the others are not whole because some sizes are missing
         lacking = 1.0 - taken / there if (taken > 0).all() else np.ones(len(there))
         return cls(sizes, each[sizes - 1], lacking[sizes - 1])

@@ -2,7 +2,7 @@
 
 Rules are checked after stages, whose number is fixed before the first. Each check may be wrong with an equal share of
 `1 - level` (alpha spending: the chance that any look is wrong is at most their sum), so what a rule has certified holds
-at the level although the look was chosen by its result.
+at the level although its result decided when to stop.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from controlshap.statistics.certainty import (
     top_ratio,
 )
 
-#: How much longer each stage is than the one before.
+#: How many times as long as the one before each stage is.
 GROWTH = 1.4
-#: Fewest units at the first look, and at the first look of a rule: far quantiles need more degrees of freedom.
+#: Fewest units at the first look, and at the first look of a rule, whose far quantiles need more degrees of freedom.
 FIRST_UNITS, FIRST_RULE_UNITS = 16, 40
-#: A last stage before the time limit is worth at least this share of what there is.
+#: A last stage before the time limit adds at least this share of the units.
 WORTH = 0.05
 
 
@@ -57,7 +57,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Rule:
-    """A stop rule: signs, or places in the order, that have to be certain.
+    """A stop rule: the signs, or the places in the order, that must be certain.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Rule:
 
     @property
     def text(self) -> str:
-        """The rule as it is asked for."""
+        """The rule as the user wrote it."""
         return self.kind + (f" {self.k}" if self.k else "") + (" interactions" if self.of_pairs else "")
 
     def ratio(self, snapshot: Snapshot, alpha: float) -> Any:
@@ -83,7 +83,7 @@ class Rule:
         return np.max([self._ratio(snapshot, output, alpha) for output in range(n_outputs)], axis=0)
 
     def certain_by(self, values: FloatArray, low: FloatArray, high: FloatArray) -> bool:
-        """Whether intervals `(p, outputs)` that hold all values together leave one answer."""
+        """Whether intervals `(p, outputs)` that hold all values together leave only one answer."""
         return all(self._certain_by(*of_output) for of_output in zip(values.T, low.T, high.T, strict=True))
 
     def _certain_by(self, values: FloatArray, low: FloatArray, high: FloatArray) -> bool:
@@ -112,7 +112,7 @@ class Rule:
 
 
 def widen_interval(dof: FloatArray) -> FloatArray:
-    """Width of a 95 % interval with so many degrees of freedom over that of one with a known error."""
+    """Width of a 95 % interval with so many degrees of freedom, relative to that of a known error."""
     return np.asarray(quantile(dof, 0.025) / quantile(np.array(np.inf), 0.025))
 
 
@@ -157,16 +157,16 @@ def _pair_rule(k: int, n_players: int) -> Rule:
 
 @dataclass(frozen=True)
 class Stopping:
-    """Largest number of evaluations of a row, and what to stop for before.
+    """The most evaluations of a row, and the goals that end its run earlier.
 
     Attributes
     ----------
     budget : int
     tolerance, absolute : float or None
         Largest standard error, divided by the spread (largest minus smallest) of the values, as in Covert and Lee; or
-        as it is.
+        undivided.
     rules : tuple of Rule
-        What has to be certain, all of it.
+        All of these must be certain.
     alpha : float
         Chance that any of the rules is wrong, for each row and output.
     time_limit : float or None
@@ -176,17 +176,17 @@ class Stopping:
     was_early, was_by_pairs : bool
         Whether the run that is continued could end early, and by interactions.
     alpha_fraction : float
-        Part of alpha for all looks of this run; less than 1 for a continuation of what was looked at before.
+        Share of alpha for all looks of this run; less than 1 where an earlier run was looked at already.
     staged : bool
-        Whether the run goes in stages although nothing can end it, so that one sees how it settles.
+        Whether the run has stages although nothing can end it early, to show how the estimates settle.
     is_default : bool
-        Whether nobody set the budget, so that a few times as much may be spent where the values are then exact.
+        Whether the budget is the default, so that a few times as much may be spent where the values are then exact.
     interactions : bool
         Whether pairwise interactions are asked for beside values.
     online : bool
         Whether rows are controlled by what was learned from the rows before them.
     output_range : tuple of float, or None
-        What no output of the model leaves, where intervals are to hold for any number of units.
+        Range of the model's outputs, where intervals must hold for any number of units.
     """
 
     budget: int
@@ -207,7 +207,7 @@ class Stopping:
 
     @property
     def looks(self) -> bool:
-        """Whether what was found may end a run."""
+        """Whether results may end a run before its budget."""
         return self.tolerance is not None or self.absolute is not None or bool(self.rules)
 
     @property
@@ -222,7 +222,7 @@ class Stopping:
 
     @property
     def goals(self) -> str:
-        """The goals of the run, as they were asked for."""
+        """The goals of the run, as the user wrote them."""
         asked = [f"tolerance={self.tolerance}"] if self.tolerance is not None else []
         asked += [f"absolute_tolerance={self.absolute}"] if self.absolute is not None else []
         asked += [f"stop={rule.text!r}" for rule in self.rules]
@@ -239,14 +239,14 @@ class Stopping:
         return self.budget if self.planned is None else self.planned
 
     def error_ratio(self, snapshot: Snapshot, alpha_fraction: float) -> Any:
-        """Largest factor by which the errors are too large; 1 or less is good enough, and 1 where nothing was asked.
+        """Largest factor by which the errors are too large for the goals: 1 or less meets them, and 1 without goals.
 
-        `alpha_fraction` of alpha is what this look may be wrong with.
+        This look may be wrong with the share `alpha_fraction` of alpha.
         """
         if not self.looks:
             return 1.0
         ratios = [rule.ratio(snapshot, alpha_fraction * self.alpha / len(self.rules)) for rule in self.rules]
-        # an error that is itself known from few degrees of freedom may be far too small, and is chosen for being small
+        # an error with few degrees of freedom may be far too small, and stopping selects for small ones
         largest = (snapshot.errors * widen_interval(snapshot.dof)).max(axis=-2)
         if self.absolute is not None:
             ratios.append((largest / self.absolute).max(axis=-1))
@@ -259,7 +259,7 @@ class Stopping:
 
     @property
     def first_look(self) -> int:
-        """Fewest units of which anything is concluded."""
+        """Fewest units before anything is concluded."""
         return FIRST_RULE_UNITS if self.rules else FIRST_UNITS
 
     def first_stage(self, fewest: int, most: int) -> int:
@@ -279,7 +279,7 @@ class Stopping:
         )
         if self.time_limit is None:
             return step
-        if n_units == n_before:  # nothing was timed yet
+        if n_units == n_before:  # nothing has been timed yet
             return min(step, n_units + max(2, int(WORTH * n_units)))
         affordable = n_before + int((n_units - n_before) * self.time_limit / max(seconds, 1e-9))
         enough = n_units + max(1.0, WORTH * (n_units - n_before))

@@ -4,9 +4,8 @@ Shapes: `n` units, `c` components (the players, then the base value), `o` output
 (the model first, then the surrogates). Model and surrogates go through the same code. The terms of a mean may have
 leading axes for explained rows.
 
-`pseudo_values` linearises `solve`: their weighted mean is the estimate, so that every variance
-formula for a mean applies, to walks (where terms are the contributions themselves) and to least
-squares (where they are the influence values) alike.
+`pseudo_values` linearises `solve`: their weighted mean is the estimate, so that every variance formula for a mean
+applies to walks, whose terms are the contributions themselves, and to least squares, whose terms are influence values.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from controlshap.statistics.size_strata import SizeStrata
 
 #: Units whose pseudo-values are formed at once: 8192 units of 100 components are 7 MB.
 BATCH = 8192
-#: One minus the leverage of a unit is taken to be at least this: a unit that alone determines a value has a residual
-#: that is rounding, and no correction makes an error of it.
+#: One minus the leverage of a unit is taken to be at least this: the residual of a unit that alone determines a value
+#: is rounding, from which no correction can make an error.
 LEAST_FREE = 1e-3
-#: Ratio of eigenvalues below which the least squares is singular: values would then be known to 1e-6 of their size.
+#: Ratio of eigenvalues below which the least squares are singular: values would then be known to 1e-6 of their size.
 SINGULAR = 1e-10
 
 
-#: Differences below this part of the largest contribution are rounding.
+#: Differences below this share of the largest contribution are rounding.
 ROUNDING = 1e-12
 
 
@@ -49,11 +48,11 @@ class Terms(Protocol):
 
     @property
     def n_fitted(self) -> int:
-        """Coefficients that are still to be fitted to these units; 0 where the estimate is a mean of them."""
+        """Number of coefficients that the solution fits to these units; 0 where the estimate is a mean."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is left to be sampled, whatever the draws: the estimate has no error."""
+        """Whether nothing is left to sample, whatever the draws, so that the estimate has no error."""
 
     def solve(self, weights: FloatArray) -> Array:
         """Estimates `(batch, ..., c, o, f)` for weights `(batch, n)` that sum to 1."""
@@ -65,7 +64,7 @@ class Terms(Protocol):
         """Pseudo-values with residuals corrected for leverage: for variances only."""
 
     def base_slope(self, weights: FloatArray) -> FloatArray:
-        """Derivative of every component `(c,)` with respect to a v(0) that the estimate takes as known."""
+        """Derivative of every component `(c,)` with respect to v(0), which the estimate takes as known."""
 
     def draw_solutions(self, weights: FloatArray, at_x: FloatArray, at_draws: FloatArray) -> FloatArray | None:
         """Solution of each draw alone, `(draws, c, o)`, for the first function; None for a mean.
@@ -74,10 +73,10 @@ class Terms(Protocol):
         """
 
     def with_controls(self, controls: FloatArray, for_errors: FloatArray | None = None) -> Terms:
-        """The terms with controls, of known value 0, as further functions; `for_errors` replaces these in variances."""
+        """Terms with controls of known value 0 as further functions; `for_errors` takes their place in variances."""
 
     def largest_jump(self, weights: FloatArray) -> Array:
-        """Largest move `(..., o)` of a value if one unit had shown nothing, and then a whole value of the model."""
+        """Change `(..., o)` of a value if one unit that showed no effect had shown the largest value of the model."""
 
     def count_speaking(self) -> Array | None:
         """Effective number of units that show an effect of each player, `(..., p, o)`; None where every unit does."""
@@ -90,13 +89,13 @@ class UnitTerms(Terms, Protocol):
         """These units and others after them."""
 
     def keep_draws(self, n_units: int) -> Self:
-        """Terms in which single draws are stored for the first units only."""
+        """These terms, with single draws stored for the first units only."""
 
     def unit_values(self) -> FloatArray:
         """Contributions of units: terms `(n, c, o, f)` of a mean, or targets `(n, draws, o, f)` of a regression."""
 
     def expected_units(self, values: FloatArray) -> FloatArray:
-        """Mean of `unit_values` over designs and draws if the estimate is `values` (c, o, f), to broadcast."""
+        """Mean of `unit_values` over designs and draws if the estimate is `values` (c, o, f); broadcasts to them."""
 
     def split_noise(self, of_draws: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Errors against the values `(n, draws, p, o, f)` of draws, and differences of these from their mean.
@@ -112,7 +111,7 @@ class MeanTerms:
     constrained: ClassVar[bool] = False
 
     values: FloatArray  # (..., n, c, o, f), or a tensor
-    n_walks: int = 1  # that are averaged in each unit
+    n_walks: int = 1  # averaged in each unit
 
     n_fitted = 0
     is_whole = False
@@ -133,7 +132,7 @@ class MeanTerms:
     residual_pseudo_values = pseudo_values
 
     def with_controls(self, controls: FloatArray, for_errors: FloatArray | None = None) -> MeanTerms:  # noqa: ARG002
-        """Beside controls `(n, c, o, controls)`, which are those of variances."""
+        """The terms with controls `(n, c, o, controls)`, which serve variances as well."""
         return replace(self, values=np.concatenate([self.values, controls], axis=3))
 
     def join(self, others: Sequence[MeanTerms]) -> MeanTerms:
@@ -168,7 +167,7 @@ class MeanTerms:
         """None: the terms of a mean do not keep their draws apart."""
 
     def largest_jump(self, weights: FloatArray) -> Array:
-        """The largest contribution times the weight of a walk."""
+        """The largest contribution, times the weight of a walk."""
         xp, players = namespace(self.values), self.values[..., :-1, :, 0]
         return float(weights.max()) / self.n_walks * xp.amax(xp.amax(xp.abs(players), axis=-2), axis=-2)
 
@@ -180,7 +179,7 @@ class MeanTerms:
     def _speaking(self) -> Array:
         xp, players = namespace(self.values), self.values[..., :-1, :, 0]
         size = xp.amax(xp.amax(xp.abs(players), axis=-2, keepdims=True), axis=-3, keepdims=True)
-        # in units of the largest contribution, and without what is rounding of it
+        # in units of the largest contribution, with what is rounding of it set to 0
         distance = (players - median(players, axis=-3)) / xp.where(size > 0, size, 1.0)
         squares = xp.where(xp.abs(distance) > ROUNDING, distance, 0.0) ** 2
         fourth = (squares**2).sum(axis=-3)
@@ -200,16 +199,16 @@ class LeastSquaresTerms:
     regressors : ndarray of shape (n, p)
     targets : ndarray of shape (n, o, f)
     draw_targets : ndarray of shape (m, n_draws, o, f)
-        Targets of each draw, whose mean is the target; of the first m units where the rest are kept as means.
+        Targets of each draw, whose mean is the target; of the first m units, where only means are kept of the rest.
     total, base : ndarray of shape (o, f)
         v(all) - v(0), and v(0).
     paired : bool
         Which of the two forms.
     distinct : bool
-        Whether units are pairs drawn without replacement from those of each size, with the same draws
-        (`size_strata`): they then have weights of their own, and sizes that are whole no error.
+        Whether units are pairs drawn without replacement from those of each size, with the same draws (`size_strata`):
+        they then have weights of their own, and sizes that were drawn whole have no error.
     error_targets : ndarray of shape (n, o, f) or None
-        What residuals are taken of for variances, where these are not the targets.
+        Targets whose residuals give the variances, where these are not `targets`.
     """
 
     constrained: ClassVar[bool] = True
@@ -235,7 +234,7 @@ class LeastSquaresTerms:
 
     @property
     def is_whole(self) -> bool:
-        """Whether these are all pairs there are."""
+        """Whether these are all the pairs there are."""
         return self.sizes is not None and self.sizes.is_whole
 
     @cached_property
@@ -250,7 +249,7 @@ class LeastSquaresTerms:
 
     @property
     def n_fitted(self) -> int:
-        """One less than players, whose sum is given."""
+        """One less than the players, whose sum is known."""
         return self.n_players - 1
 
     def first(self, n_units: int) -> LeastSquaresTerms:
@@ -265,7 +264,7 @@ class LeastSquaresTerms:
         )
 
     def with_controls(self, controls: FloatArray, for_errors: FloatArray | None = None) -> LeastSquaresTerms:
-        """Beside controls, as targets `(n, draws, o, controls)`; `for_errors` takes their place in variances."""
+        """The terms with controls as targets `(n, draws, o, controls)`; `for_errors` takes their place in variances."""
         nothing = np.zeros(controls.shape[2:])
         errors = None
         if for_errors is not None:
@@ -290,7 +289,7 @@ class LeastSquaresTerms:
         )
 
     def keep_draws(self, n_units: int) -> LeastSquaresTerms:
-        """Targets of single draws of the first units only; copies, as views would keep all of them."""
+        """These terms, with single draws of the first units only: copies, as views would keep all of them."""
         return replace(self, draw_targets=self.draw_targets[:n_units].copy())
 
     def unit_values(self) -> FloatArray:
@@ -305,7 +304,7 @@ class LeastSquaresTerms:
 
     def split_noise(self, of_draws: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Errors of targets against the values of draws, and differences of these from `mean`."""
-        # targets of single coalitions are v(S), and a draw's v(0) is v(all) less the sum of its values
+        # the target of a single coalition is v(S), and a draw's v(0) is v(all) less the sum of its values
         at = self.regressors if self.paired else self.regressors - 1.0
         whole = 0.0 if self.paired else self.total
         within = self.draw_targets - whole - np.einsum("up,udpof->udof", at, of_draws)
@@ -339,7 +338,7 @@ class LeastSquaresTerms:
         """Solve with the targets of each draw."""
         n_draws, o = at_draws.shape
         n_known = len(self.draw_targets)
-        if n_known < self.n_units:  # the first of many units tell it well enough
+        if n_known < self.n_units:  # the first of many units suffice
             return self.first(n_known).draw_solutions(weights[:n_known], at_x, at_draws)
         targets = self.draw_targets[..., 0].reshape(n_known, n_draws * o, 1)
         total, base = (at_x - at_draws).reshape(-1, 1), at_draws.reshape(-1, 1)
@@ -398,7 +397,7 @@ class LeastSquaresTerms:
     def _correction(self, leverage: FloatArray) -> FloatArray:
         """Factors of residuals `(n,)` for variances.
 
-        Distinct pairs are few, of unequal weight and noise: 1 - leverage itself (the HC3 form) is then the safer one.
+        Distinct pairs are few, of unequal weight and noise, for which 1 - leverage itself (the HC3 form) is safer.
         """
         free = np.maximum(1.0 - leverage, LEAST_FREE)
         return np.asarray(1.0 / np.sqrt(free) if self.sizes is None else np.sqrt(self.sizes.unseen) / free)
@@ -414,16 +413,16 @@ class LeastSquaresTerms:
         return solved @ basis.T, leverage
 
     def largest_jump(self, weights: FloatArray) -> FloatArray:
-        """The largest value times the largest influence of a unit."""
+        """The largest value, times the largest influence of a unit."""
         values, (influence, _) = self.solve(weights[None])[0, :-1, :, 0], self.influence(weights)
         result: FloatArray = np.abs(values).max(axis=0) * np.abs(influence * weights[:, None]).max()
         return result
 
     def count_speaking(self) -> None:
-        """None: every coalition speaks of every player."""
+        """None: every coalition tells something about every player."""
 
     def base_slope(self, weights: FloatArray) -> FloatArray:
-        """The derivative of the solution, by way of the targets and their total."""
+        """Derivative of the solution, through the targets and their total."""
         ones = np.ones((1, 1))
         shift = np.zeros((self.n_units, 1, 1)) if self.paired else -np.ones((self.n_units, 1, 1))
         return self._solve(weights[None], shift, -ones, ones)[0, :, 0, 0]

@@ -24,8 +24,8 @@ from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.reverses import ReversedPairs
 
-#: With more units than this, a bias of order 1/n is below 1/64 of a standard error of order 1/sqrt(n), and batches of
-#: units serve for variances (docs/design.md).
+#: With more units than this, a bias of order 1/n is below 1/64 of a standard error of order 1/sqrt(n), and variances
+#: are taken between batches of units (docs/design.md).
 MANY_UNITS = 4096
 
 
@@ -47,7 +47,7 @@ class TwoStageDesign:
     taken : ndarray of shape (k,)
         Blocks of a take-all stratum: the others alone are a sample.
     n_reversed : int
-        Units at the beginning of which every second one is the reverse of the one before, in the same block.
+        Number of first units, of which every second one is the reverse of the one before it, in the same block.
     """
 
     labels: IntArray
@@ -59,7 +59,7 @@ class TwoStageDesign:
 
     @classmethod
     def independent(cls, n_units: int) -> TwoStageDesign:
-        """Units that share nothing."""
+        """Units that are independent of each other."""
         return cls(np.arange(n_units))
 
     @property
@@ -107,7 +107,7 @@ class TwoStageDesign:
 
     @cached_property
     def sampled(self) -> BoolArray:
-        """Which visited blocks `(m,)` are a sample; those of a take-all stratum, once it was visited whole, are not."""
+        """Which visited blocks `(m,)` are a sample, not part of a take-all stratum that was visited whole."""
         if not len(self.taken):
             return np.ones(len(self.counts), dtype=bool)
         labels = self.labels[np.unique(self.index, return_index=True)[1]]
@@ -117,7 +117,7 @@ class TwoStageDesign:
 
     @property
     def _sampled_share(self) -> float:
-        """Share of the population that the sample stands for."""
+        """Share of the population that the sample represents."""
         return 1.0 - float((~self.sampled).sum()) / self.population
 
     @cached_property
@@ -141,7 +141,7 @@ class TwoStageDesign:
 
     @cached_property
     def weights(self) -> FloatArray:
-        """Weight of each unit in the estimate: 1/(m v_b), shape (n_units,); of a batch, its units' together."""
+        """Weight of each unit in the estimate, shape (n_units,): 1/(m v_b); of a batch, the sum over its units."""
         if self.sizes is not None and self.is_independent:
             return np.asarray(self.sizes / self.sizes.sum())
         weights: FloatArray = (self.block_weights / self.visits)[self.index]
@@ -157,9 +157,9 @@ class TwoStageDesign:
 
     @cached_property
     def _borrowed(self) -> FloatArray:
-        """Coefficient that s_b^2 has besides for each sampled block with one visit which borrows all of it, shape (m,).
+        """Further coefficient of s_b^2, shape (m,), for each sampled block with one visit that borrows all of s_b^2.
 
-        Those of a take-all stratum are unlike the others and lend nothing.
+        Blocks of a take-all stratum are unlike the others and lend nothing.
         """
         single, lenders = (self.counts == 1) & self.sampled, (self.counts >= 2) & self.sampled
         if self.exact_within or not single.any():
@@ -179,10 +179,10 @@ class TwoStageDesign:
         return self._sampled_share**2 * (1.0 - self.sampling_fraction) / (m * (m - 1)) if m > 1 else 0.0
 
     def coarsen(self, n_units: int) -> tuple[IntArray, TwoStageDesign]:
-        """Batches of about n_units units in all, within blocks, each to be taken as one unit.
+        """About n_units batches in all, within blocks, each of which replaces its units.
 
-        Returns the batch of each unit, and the design of the batches: variances of batch means (see `even_out`) are
-        those of units, with fewer degrees of freedom and in less memory.
+        Returns the batch of each unit, and the design of the batches: their means (see `even_out`) have the variances
+        of the units, with fewer degrees of freedom and in less memory.
         """
         if self.is_independent:
             batch = np.arange(self.n_units) * n_units // self.n_units
@@ -233,7 +233,7 @@ class TwoStageDesign:
         squares = sum_by(self.index, squares, len(self.counts), axis=-4)
         lenders = several & self.sampled if (several & self.sampled).any() else several
         coefficient = np.where(several, self.block_weights / self.visits, 0.0)
-        # pooled over the lenders: single blocks of two visits say little of their own variance
+        # pooled over the lenders: a block with two visits tells little about its own variance
         free = np.where(lenders, self.counts - 1.0, 0.0)
         pooled = (coefficient * lenders).sum() + self.block_weights[~several].sum()
         coefficient = np.where(lenders, pooled / free.sum(), coefficient / np.maximum(self.counts - 1.0, 1.0))
@@ -277,10 +277,10 @@ class TwoStageDesign:
         return CovarianceRoot(joined, np.concatenate(parts), np.concatenate(dof), np.concatenate(blocks))
 
     def _lend(self, means: Array, block: IntArray) -> Array | float:
-        """Factors `(..., n, 1, o, 1)` by which deviations in blocks `(n,)` count for blocks that were visited once.
+        """Factors `(..., n, 1, o, 1)` by which deviations in blocks `(n,)` also count for blocks with one visit.
 
-        These borrow in proportion to their distance from the mean block, all players together: a block unlike the
-        others varies more, and no second visit has shown it.
+        These borrow in proportion to their squared distance from the mean block, summed over players: a block unlike
+        the others varies more, and had no second visit to show it.
         """
         lenders, borrowers = np.flatnonzero(self._borrowed > 0), np.flatnonzero((self.counts == 1) & self.sampled)
         if not len(lenders):
@@ -305,9 +305,8 @@ class TwoStageDesign:
     def resample(self, n_resamples: int, rng: np.random.Generator) -> FloatArray:
         """Bootstrap weights, shape (n_resamples, n_units), each row summing to 1.
 
-        Independent units: the ordinary bootstrap. Otherwise blocks and visits are perturbed by
-        centred multinomial counts, scaled (as Rao and Wu do) so that the bootstrap variance of a mean
-        is the two-stage variance above.
+        For independent units this is the ordinary bootstrap. Otherwise blocks and visits are perturbed by centred
+        multinomial counts, scaled as by Rao and Wu, so that the bootstrap variance of a mean is the two-stage variance.
         """
         n, sampled = self.n_units, np.flatnonzero(self.sampled)
         if self.is_independent:
@@ -332,5 +331,5 @@ class TwoStageDesign:
 
 
 def _per_unit(numbers: FloatArray | IntArray, values: Array) -> Array:
-    """Numbers `(n,)` along the axis of units of `values` (..., n, c, o, f)."""
+    """Numbers `(n,)`, shaped to broadcast along the units of `values` (..., n, c, o, f)."""
     return to_like(numbers[:, None, None, None], values)

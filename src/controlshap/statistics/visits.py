@@ -1,7 +1,7 @@
-"""Which blocks of background rows units visit, one after the other.
+"""The order in which units visit blocks of background rows.
 
-Shuffled passes, with second visits in the first one, since they alone show the variance within a block; and blocks that
-are visited several times at once. `two_stage.py` says what this means for the variance.
+Blocks are visited in shuffled passes. The first pass contains some second visits, which alone show the variance within
+a block, and some blocks are visited several times at once. `two_stage.py` derives the variance.
 """
 
 from __future__ import annotations
@@ -14,28 +14,29 @@ import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
 
-#: Below this sampling fraction the part of the variance within blocks, which is in proportion to it, is a tenth at
-#: most, and not worth its visits (docs/mathematics.md, section 6).
+#: Below this sampling fraction, to which the part of the variance within blocks is proportional, that part is a tenth
+#: at most, and not worth its visits (docs/mathematics.md, section 6).
 FRESH_FRACTION = 0.1
-#: After that, every fifth visit of the first pass is a second visit, to learn the part within blocks: a fifth of the
-#: pass is the price, and of M rows M/5 show their own variance (docs/mathematics.md, section 6).
+#: After that, every fifth visit of the first pass is a second visit, to learn the part within blocks. It costs a fifth
+#: of the pass, and M/5 of M rows show their own variance (docs/mathematics.md, section 6).
 REVISIT_EVERY = 5
-#: Second visits that are enough where the number of units is known before: with 8 degrees of freedom an interval is
-#: 1.18 times as wide as with all, and of many rows a twelfth of the pass is the price (docs/mathematics.md, section 6).
+#: Second visits that are enough where the number of units is known in advance: with 8 degrees of freedom an interval is
+#: 1.18 times as wide as with all, and with many rows they cost a twelfth of the pass (docs/mathematics.md, section 6).
 ENOUGH_VISITS, ENOUGH_SHARE = 8, 1.0 / 12.0
 #: Largest part of the blocks with two pairs: beyond it they cost more than a pass is worth (with 50 rows 1.1 times the
 #: error, with 100 rows 0.86 times, on eleven problems of no benchmark).
 MOST_TWICE = 0.1
 #: Passes of single units up to which they are taken in place of pairs (docs/design.md).
 SINGLE_PASSES = 1.1
-#: Visits that a block of the take-all stratum has first: three contrasts, the fewest degrees of freedom of an interval.
+#: First visits to a block of the take-all stratum: three contrasts, the fewest degrees of freedom of an interval.
 FIRST_VISITS = 4
-#: Where the block alone tells of a player: what one visit in four shows (a rule of three other players does, in walks)
-#: is missed by 12 visits one time in 30, by 4 one time in 3.
+#: First visits where the block alone shows a player's effect: what one visit in four shows (in walks, a rule with three
+#: other players does) is missed by 12 visits one time in 30, by 4 one time in 3.
 TELLING_VISITS = 12
-#: Times as far as the others that such a block is: of 1,000 normal distances from the median none is 4 times the mean.
+#: How many times as far as the others such a block is: of 1,000 normal distances from the median none is 4 times the
+#: mean.
 FAR = 4.0
-#: Visits that are expected where none comes one time in 20: exp(-3) = 0.05.
+#: Expected visits of which none comes one time in 20: exp(-3) = 0.05.
 RULE_OF_THREE = 3.0
 NEVER = 2**62
 TINY = 1e-300
@@ -43,7 +44,7 @@ TINY = 1e-300
 
 @dataclass(frozen=True)
 class UnitIds:
-    """The numbers of some units, their blocks, and which visit to its block each is."""
+    """The numbers of some units, their blocks, and for each how many earlier visits its block had."""
 
     unit: IntArray
     block: IntArray
@@ -66,10 +67,10 @@ def visit_sequence(
 ) -> IntArray:
     """Blocks to visit, in order; a shorter sequence from an equal stream is a prefix of a longer one.
 
-    The first pass visits every block once, in random order, with a second visit mixed in as every so-many-th one (they
-    alone show the variance within a block); the second pass visits the blocks that have had one
-    visit; every later pass is a fresh shuffle. Without `rng` the blocks stand for themselves in an order that is random
-    already: those that have had one visit more than others are the first.
+    The first pass visits every block once, in random order, with a second visit as every so-many-th one (they alone
+    show the variance within a block); the second pass visits the blocks that had one visit; every later pass is a fresh
+    shuffle. Without `rng` the order of the blocks is random already, and those with one visit more than others come
+    first.
     """
     shuffle = np.arange if rng is None else rng.permutation
     order = shuffle(n_blocks)
@@ -93,15 +94,15 @@ def count_fresh(n_blocks: int) -> int:
 
 
 def count_enough(n_blocks: int) -> int:
-    """Second visits that are enough."""
+    """Number of second visits that are enough."""
     return max(ENOUGH_VISITS, math.ceil(ENOUGH_SHARE * n_blocks))
 
 
 def revisit_every(n_blocks: int, n_units: int) -> int:
-    """Which visit of the first pass is a second one, if there will be so many units.
+    """Interval between second visits in the first pass, if there will be so many units.
 
-    The noise between blocks is in proportion to those that are left out, and ends with the pass. So second visits are
-    no more than enough, unless there are units for more of them after the pass.
+    The noise between blocks is proportional to the number that are left out, and ends with the pass. So there are no
+    more second visits than are enough, unless units are left for them after the pass.
     """
     mixed, enough = n_units - count_fresh(n_blocks), count_enough(n_blocks)
     if n_units >= n_blocks + enough:
@@ -111,20 +112,20 @@ def revisit_every(n_blocks: int, n_units: int) -> int:
 
 @dataclass(frozen=True)
 class Walking:
-    """Which blocks single units visit, some of them with a reverse, where there are no more than about two passes.
+    """Visits by single units and by pairs of a unit and its reverse, for up to about two passes.
 
-    The first units are pairs of a unit and its reverse, one after the other, at different blocks. What is left goes to
-    such pairs as well, or to single units: to so many that as many blocks as possible are met, all of them if there are
-    enough. Some blocks have two pairs, to show the variance of one.
+    The first units are pairs of a unit and its reverse, at different blocks. The remaining units are pairs as well, or
+    as many single units as it takes to visit as many blocks as possible. Some blocks have two pairs, to show the
+    variance of one.
 
     Attributes
     ----------
     n_units : int
         Units that are planned.
     n_first : int
-        Pairs that come first, up to a third of them at blocks that have one already.
+        Pairs that come first, up to a third of them at blocks that had one already.
     single : bool
-        Whether what is left goes to single units.
+        Whether the remaining units are single.
     """
 
     n_units: int
@@ -147,7 +148,7 @@ class Walking:
 
 
 def count_twice(n_blocks: int) -> int:
-    """Blocks that have two pairs: enough, but no more than every fifth visit would show."""
+    """Number of blocks with two pairs: enough, but no more than every fifth visit would give."""
     return min(count_enough(n_blocks), (n_blocks - count_fresh(n_blocks)) // (REVISIT_EVERY - 1))
 
 
@@ -162,10 +163,10 @@ def may_walk_singly(n_blocks: int, n_units: int) -> bool:
 
 @dataclass(frozen=True)
 class TakeAll:
-    """Blocks that are visited several times at once, since what they show alone is a large part of a value.
+    """Blocks that are visited several times at once, since each alone shows a large part of a value.
 
-    f(b) is known for all rows before anything is sampled. A row far from the others in f(x) - f(b) is one of a kind: a
-    sample that lacks it shows nothing of it (Cochran, section 5A.9).
+    f(b) is known for all rows before anything is sampled. A row far from the others in f(x) - f(b) is one of a kind,
+    and a sample without it shows nothing of its part (Cochran, section 5A.9).
 
     Attributes
     ----------
@@ -173,7 +174,7 @@ class TakeAll:
     every : int
         Units from one visit to these blocks to the next, after the first visits.
     first_visits : int
-        Visits that each of them has first.
+        Number of first visits to each of them.
     """
 
     blocks: IntArray
@@ -186,7 +187,7 @@ class TakeAll:
         return 2 * self.first_visits * len(self.blocks)
 
     def visits(self, positions: IntArray) -> tuple[BoolArray, IntArray]:
-        """Which units `(n,)` at positions in the sequence visit these blocks, and the block of each that does."""
+        """Which units, at positions `(n,)` of the sequence, visit these blocks, and the block of each that does."""
         after = positions - self.n_first
         theirs = np.where(after < 0, positions % 2 == 0, after % self.every == 0)
         number = np.where(after < 0, positions // 2, after // self.every)
@@ -206,11 +207,11 @@ class TakeAll:
 def choose_take_all(changes: FloatArray, differs: BoolArray, n_units: int) -> TakeAll | None:
     """Blocks to be taken all, if there will be so many units; None for none.
 
-    `changes` (n_blocks, outputs) is f(x) - f(b), and `differs` (n_blocks, players) says where players are not as in x.
-    A block is taken if its share of the distances from the median is worth the first visits and is FAR times the mean
-    and the median share of those that are left, as long as half of the units suffice. Blocks that alone tell of some
-    player, and which a sample would miss more than one time in 20, are taken if half of the units suffice for all of
-    them, and then have more first visits.
+    `changes` (n_blocks, outputs) is f(x) - f(b), and `differs` (n_blocks, players) marks players that differ from x. A
+    block is taken if its share of the distances from the median is worth the first visits and is FAR times the mean and
+    the median share of the blocks that are left, as long as half of the units suffice. Blocks that alone show the
+    effect of some player, and that a sample would miss more than one time in 20, are taken if half of the units suffice
+    for all of them, and have more first visits.
     """
     most = min(len(changes) - 2, n_units // (2 * FIRST_VISITS))
     if most <= 0:
@@ -243,8 +244,8 @@ def choose_take_all(changes: FloatArray, differs: BoolArray, n_units: int) -> Ta
 def block_rows(n_rows: int, n_draws: int) -> IntArray:
     """Rows of each block, shape (n_blocks, n_draws): every row is in equally many blocks.
 
-    Blocks are windows of `n_draws` consecutive rows of a circle (the caller shuffles it), so the mean
-    over all blocks is the mean over all rows, also when `n_draws` does not divide `n_rows`.
+    Blocks are windows of `n_draws` consecutive rows of a circle, which the caller shuffles, so that the mean over all
+    blocks is the mean over all rows, also when `n_draws` does not divide `n_rows`.
     """
     n_draws = min(n_draws, n_rows)
     n_blocks = n_rows // math.gcd(n_rows, n_draws)
