@@ -102,7 +102,7 @@ def test_one_row_that_matters_is_covered_and_costs_less(global_seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_gaps_of_blocks_taken_all_cancel_those_of_the_others_whatever_the_shares(seed, as_array):
-    """The sum over a taken block is known, and far off; those of the others are short of the mean by as much together."""
+    """The sum over a taken block is known, and far off; all others together are as far below the mean."""
     rng, taken = np.random.default_rng(seed), np.arange(N_BLOCKS) == 3
     means = rng.normal(size=(N_BLOCKS, 4)) * [3.0, 1.0, 1.0, 0.1]
     means[:, 0] -= means.sum(axis=1)

@@ -22,32 +22,32 @@ from controlshap.statistics.two_stage import MANY_UNITS
 from controlshap.statistics.visits import SINGLE_PASSES, choose_take_all, may_walk_singly
 from controlshap.variances import Analytic, LeastSquares, Variance
 
-#: Largest share of the budget that the derivatives of an automatic control may take.
+#: Largest share of the budget that derivatives may take for a control that nobody asked for.
 CONTROL_SHARE = 0.2
 #: Columns up to which D matrices, cubic in them in time and memory, are made unasked (benchmarks/results/scaling.md).
 MOST_TAYLOR_COLUMNS = 160
-#: With draws from a distribution, enumerate only where it costs at most this many times a pair of walks.
+#: With draws from a distribution, coalitions are enumerated only if that costs at most this many pairs of walks.
 ENUMERATION_FACTOR = 1.0
 #: Most evaluations of an enumeration where a run may end early.
 MOST_ENUMERATED_EARLY = 10_000
-#: How many times the default budget, which nobody asked for, is spent where the values are then exact.
+#: How many times the default budget may be spent where the values are then exact.
 EXACT_FACTOR = 4
-#: Pairs of coalitions from which on each is worth the whole background of M rows: `1.2 sqrt(M)` for each player, 12
-#: with 100 rows (as many with fewer than 20 rows as with 20). Or, with up to 100 rows, a quarter of all pairs there
-#: are, and `0.85 sqrt(M)` for each player, at least six (benchmarks/results/whole_background.md).
+#: Fewest pairs of coalitions with which each is evaluated on the whole background of M rows: `1.2 sqrt(M)` for each
+#: player, 12 with 100 rows (with fewer than 20 rows as many as with 20). Or, with up to 100 rows, a quarter of all
+#: pairs, and `0.85 sqrt(M)` for each player, at least six (benchmarks/results/whole_background.md).
 WHOLE_FACTOR, WHOLE_ROWS = 1.2, (20, 100)
 WHOLE_SHARE, WHOLE_LEAST, LEAST_ROWS = 0.25, 0.85, 50
-#: Or, from six players on, half of all pairs there are, and all but a share of `3.3 / sqrt(M)`: what is left can be
-#: interpolated, while the noise of walks falls with the number of rows (benchmarks/results/whole_background.md).
+#: Or, from six players on, half of all pairs, and all but a share of `3.3 / sqrt(M)`: the rest can be interpolated,
+#: while the noise of walks falls with the number of rows (benchmarks/results/whole_background.md).
 NEARLY_ALL, NEARLY_ROOT, NEARLY_PLAYERS = 0.5, 3.3, 6
-#: For each player, where interactions are asked for, which single background rows drown; a regression needs three
-#: (benchmarks/results/interactions.md).
+#: Pairs for each player where interactions are asked for, which the noise of single background rows would drown; a
+#: regression needs three (benchmarks/results/interactions.md).
 WHOLE_FOR_PAIRS = 4
-#: Rows from which on learning across them pays (benchmarks/results/generations.md).
+#: Fewest rows with which learning across them pays (benchmarks/results/generations.md).
 ROWS_TO_LEARN = 16
-#: Fewest background rows with which anything is left to KernelSHAP with one row for each pair.
+#: Fewest background rows with which KernelSHAP may take one row for each pair.
 FEWEST_LABELS = 10
-#: Fewest players with which walks may be left for KernelSHAP: with three, walks meet all coalitions.
+#: Fewest players with which walks may be abandoned for KernelSHAP: with three, walks meet all coalitions.
 FEWEST_TO_LEAVE = 4
 #: Seconds that fitting trees takes, for each fold and for each row.
 TREE_SECONDS = (0.03, 1.5e-5)
@@ -73,7 +73,7 @@ class RowFacts:
 
     @classmethod
     def of(cls, problem: Problem, budget: int, x: FloatArray | None = None, at_x: FloatArray | None = None) -> RowFacts:
-        """The facts of a row, as far as it is known."""
+        """The facts of a row, as far as they are known."""
         outputs = problem.base.values[:, :, 0]
         if at_x is not None and outputs.size:
             outputs = np.concatenate([outputs, at_x[None]])
@@ -89,7 +89,7 @@ class RowFacts:
 
 
 def raise_default(problem: Problem, stopping: Stopping) -> Stopping:
-    """A budget that nobody set is raised to what all coalitions take, where that is not much more."""
+    """Raise a default budget to the cost of all coalitions, where that is not much more."""
     needed = exact_budget(problem, stopping.budget)
     if not stopping.is_default or needed is None or not stopping.budget < needed <= EXACT_FACTOR * stopping.budget:
         return stopping
@@ -106,7 +106,7 @@ def exact_budget(problem: Problem, budget: int) -> int | None:
 
 
 def _enumeration(problem: Problem) -> Enumeration | None:
-    """All coalitions there are, where these can be listed."""
+    """The enumeration of all coalitions, where these can be listed."""
     arrangement = problem.players.arrangement
     listed = problem.players.n_players <= MOST_PLAYERS if arrangement is None else arrangement.is_listed
     return Enumeration(arrangement) if listed else None
@@ -120,7 +120,7 @@ def choose_estimator(
     early: bool = False,
     facts: RowFacts | None = None,
 ) -> Estimator:
-    """The estimator asked for, or for "auto" the one that the rules of `docs/design.md` give."""
+    """The estimator that was asked for; for "auto" the one that the rules of `docs/design.md` give."""
     reasons = {} if reasons is None else reasons
     return _choose_freely(problem, budget, reasons, early=early, facts=facts).for_players(problem.players)
 
@@ -128,7 +128,7 @@ def choose_estimator(
 def _choose_freely(
     problem: Problem, budget: int, reasons: dict[str, str], *, early: bool, facts: RowFacts | None
 ) -> Estimator:
-    """The estimator, whatever permutations there are."""
+    """The estimator, before it takes an order or hierarchy of the players into account."""
     p = problem.players.n_players
     if p == 1:
         reasons["estimator"] = "there is one player"
@@ -150,7 +150,7 @@ def _choose_freely(
     shared = problem.shared is not None and problem.controls is None and not problem.correlated
     shared = shared and (problem.variance is None or problem.variance.is_least_squares)
     if shared and p >= 4 and early and _affords_kernel(problem, budget):
-        # What a good surrogate leaves is small, and needs few units of few evaluations each (benchmarks/amortise.py).
+        # A good surrogate leaves little, for which few units of few evaluations suffice (benchmarks/amortise.py).
         reasons["estimator"] = "a shared surrogate leaves little, and the run may end early"
         return Kernel()
     return _choose_units(problem, budget, reasons, facts or RowFacts.of(problem, budget), early=early)
@@ -184,7 +184,7 @@ def _choose_units(problem: Problem, budget: int, reasons: dict[str, str], facts:
 
 
 def _may_reverse(problem: Problem, n_walks: int, facts: RowFacts) -> bool:
-    """Whether the first of so many walks, taken in both directions, may say how to go on."""
+    """Whether the first of so many walks, taken in both directions, may decide between single walks and pairs."""
     asked = problem.variance is not None or problem.interactions or facts.stands_out
     return not asked and n_walks <= MANY_UNITS and may_walk_singly(len(problem.base.rows), n_walks)
 
@@ -209,21 +209,21 @@ def _can_enumerate(problem: Problem, budget: int, *, early: bool) -> bool:
     if not base.finite:
         cost = estimator.unit_cost(p, finite=False)
         return cost <= ENUMERATION_FACTOR * Permutation().unit_cost(p, finite=False)
-    # what may end early is not sent through all coalitions because a generous limit would cover them
+    # a run that may end early does not enumerate all coalitions only because a generous budget covers them
     most = min(budget, MOST_ENUMERATED_EARLY) if early else budget
     needed = exact_budget(problem, budget)
     return needed is not None and needed <= most
 
 
 def _pays_whole_background(problem: Problem, budget: int) -> bool:
-    """Whether there are so many coalitions that each is worth the whole background."""
+    """Whether there are so many coalitions that each is evaluated on the whole background."""
     free = problem.controls is None and (problem.variance is None or problem.variance.is_least_squares)
     free = free and problem.players.arrangement is None
     if not free or problem.correlated or not problem.base.finite or not np.isfinite(problem.background).all():
         return False
     p, n_rows = problem.players.n_players, len(problem.base.rows)
     n_pairs = (budget - 1) // (2 * n_rows)
-    # the noise of walks falls with their number, and with it with that of the rows; the noise of coalitions does not
+    # the noise of walks falls with their number and so with that of the rows; the noise of coalitions does not
     many = n_pairs >= WHOLE_FACTOR * math.sqrt(max(n_rows, WHOLE_ROWS[0])) * p
     least = WHOLE_LEAST * math.sqrt(max(n_rows, LEAST_ROWS)) * p
     share = n_rows <= WHOLE_ROWS[1] and n_pairs >= max(WHOLE_SHARE * 2.0 ** (p - 1), least)
@@ -233,7 +233,7 @@ def _pays_whole_background(problem: Problem, budget: int) -> bool:
 
 
 def choose_variance(problem: Problem, estimator: Estimator, reasons: dict[str, str]) -> Variance:
-    """The variance asked for, or the one that fits the estimator."""
+    """The variance that was asked for; for "auto" the one that fits the estimator."""
     regression = problem.variance is not None and problem.variance.is_least_squares
     if estimator.exact_per_draw and (problem.base.finite or regression):
         reasons["variance"] = "coalitions are enumerated"
@@ -247,7 +247,7 @@ def choose_variance(problem: Problem, estimator: Estimator, reasons: dict[str, s
 def choose_controls(
     problem: Problem, estimator: Estimator, budget: int, reasons: dict[str, str]
 ) -> tuple[tuple[Control, ...], tuple[Control, ...] | None]:
-    """The controls asked for, or for "auto" those that the evaluations pay for; and those of rows out of reach."""
+    """The controls asked for, or those of "auto"; and those of rows that a shared surrogate does not reach."""
     if problem.players.n_players == 1:
         return (), None
     if problem.output_range is not None:
@@ -296,18 +296,18 @@ def _choose_fitted_controls(problem: Problem, budget: int) -> tuple[tuple[Contro
     if not shared:
         margin: tuple[Control, ...] = () if problem.margin is None else (problem.margin,)
         return (LogisticRidge(), *margin, *choose_on_trial(problem, slow), *slow), None
-    # one that was fitted before saves the time of fitting, unless there is time to spare
+    # a shared surrogate saves the time of fitting, unless there is time to spare
     beside = (LogisticRidge(), *slow) if slow else shared[0].beside
     reached: tuple[Control, ...] = (*shared, *beside)
     return reached, None if problem.correlated else (LogisticRidge(), *choose_on_trial(problem, slow), *slow)
 
 
 def choose_on_trial(problem: Problem, beside: tuple[Control, ...]) -> tuple[Control, ...]:
-    """Controls that stay where they leave much less of the evaluations than the ridge (`crossfitting.fit`)."""
+    """Controls that are kept where they leave much less of the evaluations than the ridge (`crossfitting.fit`)."""
     if problem.imputer.known_values != "of draws":
-        return ()  # known values are simulated, in a time that no trial shows
+        return ()  # known values are simulated, which takes a time that a trial does not show
     quadratic = Polynomial(start=LogisticRidge(), on_trial=True)
-    # the known values of trees are not those of players that are arranged
+    # trees have no known values for players with an order or hierarchy
     fits = problem.players.arrangement is None and not beside
     return (quadratic, ShallowTrees(on_trial=True)) if fits else (quadratic,)
 
@@ -327,7 +327,7 @@ def _choose_taylor(problem: Problem, budget: int, reasons: dict[str, str]) -> tu
 
 
 def _choose_slow_learners(problem: Problem, budget: int) -> tuple[Control, ...]:
-    """Trees, where fitting them takes no longer than the model is said to take; networks where time does not matter."""
+    """Trees, where fitting them takes no longer than the model does; networks where time does not matter."""
     if problem.correlated or problem.seconds is None or problem.players.arrangement is not None:
         return ()
     from controlshap.controls.network import RidgeNetwork
@@ -357,7 +357,7 @@ def choose_keeping(
 
 
 def learns_across_rows(problem: Problem, controls: tuple[Control, ...]) -> bool:
-    """Whether functions that are fitted to earlier rows would control later ones: there are units to control."""
+    """Whether functions that are fitted to earlier rows would control later ones, which have units to control."""
     return problem.controls is None and any(c.is_fitted and not c.models_coalitions for c in controls)
 
 

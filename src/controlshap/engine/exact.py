@@ -18,8 +18,8 @@ from controlshap.statistics.analysis import Analysis, variances_of_draws, varian
 from controlshap.statistics.control_variate import Estimate, enforce_efficiency
 from controlshap.values.normal_parts import NormalParts
 
-#: Background rows whose own exact values show how much the mean owes to the choice of rows: their standard deviation is
-#: then known to 13 %, at about half of the time that a row of a tree ensemble takes.
+#: Background rows whose own exact values show the error due to the choice of rows: their standard deviation is then
+#: known to 13 %, in about half of the time that a row of a tree ensemble takes.
 SPREAD_ROWS = 32
 #: Key of an explainer's cache, for games that are made ready once.
 _GAMES = "games"
@@ -145,7 +145,7 @@ def _as_result(
 
 
 def _sums_to(components: FloatArray, at_x: FloatArray, of_background: FloatArray, tolerance: float) -> bool:
-    """Whether components `(players + 1, outputs)` sum to f(x), but for rounding of the largest of all numbers."""
+    """Whether components `(players + 1, outputs)` sum to f(x), up to rounding of the largest number."""
     scale = max(float(np.abs(numbers).max()) for numbers in (components, at_x, of_background))
     # the form and the model differ by `tolerance` at x, and by as much on the background
     return bool(np.abs(components.sum(axis=0) - at_x).max() <= 2.0 * tolerance * max(scale, 1e-12))

@@ -1,8 +1,8 @@
 """Learning across rows: later rows are controlled by functions that were fitted to the evaluations of earlier ones.
 
 Rows are explained in generations of 1, 2, 4, 8, ... rows. When one is complete, a function is fitted to evaluations of
-all rows so far, and controls the next one. It is known before any unit of that generation is drawn, so that it needs no
-folds (docs/mathematics.md, section 12), and who is in which generation depends on the numbers of the rows alone.
+all rows so far, and controls the next one. It is known before any unit of that generation is drawn, so that it needs
+no folds (docs/mathematics.md, section 12). The generation of a row depends on its number alone.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ NumberedRow: TypeAlias = tuple[int, FloatArray]
 """A row with its number, on which its random streams depend."""
 
 #: Most evaluations that a function is fitted to, drawn from all rows so far in equal parts, and most numbers in them.
-#: Up to 200 rows of 1,000 evaluations all are used: a fit takes hardly longer, and gets better.
+#: Up to 200 rows of 1,000 evaluations all are used: a fit then takes hardly longer, and is better.
 MOST_EVALUATIONS, MOST_NUMBERS = 200_000, 6_000_000
-#: The last generation has no end: with so many rows before it, each has given about a hundred evaluations.
+#: Rows before the last generation, which has no end: each of them has given about a hundred evaluations.
 MOST_BEFORE = 2**11 - 1
 #: Rows that a generation must have before slower learners are candidates: networks, and trees. A fit takes some tenths
 #: of a second, as the fits to about ten rows do.
@@ -48,11 +48,11 @@ class Generation:
 
     @property
     def n_rows(self) -> int:
-        """Rows that it will have, as many as were before it and one; of the last, at least so many."""
+        """Number of its rows: one more than there are before it; at least that many in the last one."""
         return self.first + 1
 
     def share(self, n_numbers: int) -> int:
-        """Evaluations, of so many numbers each, that each of its rows gives to the fits of later generations."""
+        """Number of evaluations, of so many numbers each, that each of its rows gives to later generations."""
         return 0 if self.end is None else -(-min(MOST_EVALUATIONS, MOST_NUMBERS // n_numbers) // self.end)
 
     @classmethod
@@ -88,12 +88,12 @@ class Learner:
         self.given = self.problem.shared
 
     def add(self, result: RowResult) -> RowResult:
-        """Keep what a row brought, and return the rest."""
+        """Keep the evaluations of a row, and return its result without them."""
         self.parts.append(result.evaluated)
         return replace(result, evaluated=None)
 
     def fit(self, generation: Generation) -> None:
-        """Fit after a generation of which all rows were added: what predicts its rows best from earlier ones."""
+        """After all rows of a generation were added, fit the candidate that predicts them best from earlier ones."""
         assert generation.end is not None
         share = generation.share(count_numbers(self.problem))
         self.parts = [part[:share] if part else None for part in self.parts]
@@ -102,7 +102,7 @@ class Learner:
         if not old and not new:
             return
         n_rows = (generation.end + 1) * self.n_rows_each
-        with one_blas_thread():  # sums over several threads have other last bits
+        with one_blas_thread():  # sums over several threads differ in their last bits
             self.problem = replace(self.problem, shared=self._choose(old, new, n_rows))
 
     def _choose(self, old: list[EvaluatedRows], new: list[EvaluatedRows], n_rows: int) -> SharedSurrogate:
@@ -138,7 +138,7 @@ class Lesson:
     parts: list[EvaluatedRows] = field(default_factory=list)
 
     def add(self, result: RowResult) -> RowResult:
-        """Keep what a row brought, and return the rest."""
+        """Keep the evaluations of a row, and return its result without them."""
         if result.evaluated:
             self.parts.append(result.evaluated)
         return replace(result, evaluated=None)

@@ -20,7 +20,7 @@ from controlshap._imports import require
 
 #: Processes that an operating system commonly allows.
 MOST_JOBS = 2**15
-#: The process that imported this: another one was forked from it.
+#: The process that imported this module; any other was forked from it.
 _IMPORTED_IN = os.getpid()
 
 Item = TypeVar("Item")
@@ -88,7 +88,7 @@ def _write_function(function: Callable[[Any], Any], folder: Path) -> str:
 
 @contextmanager
 def pickling(argument: str) -> Iterator[None]:
-    """Turn an error of pickling into one that names the argument and the way out; a full disk is no such error."""
+    """Turn an error of pickling into one that names the argument and the way out; let errors of the disk through."""
     try:
         yield
     except OSError:
@@ -114,7 +114,7 @@ def _apply(path: str, item: Any) -> Any:
     except Exception as error:
         if _can_travel(error):
             raise
-        replacement = RuntimeError(f"{type(error).__name__}: {error}")  # the error itself would break the whole pool
+        replacement = RuntimeError(f"{type(error).__name__}: {error}")  # the original error would break the whole pool
         for note in getattr(error, "__notes__", ()):
             replacement.add_note(note)
         raise replacement from None
@@ -126,7 +126,7 @@ def _can_travel(error: Exception) -> bool:
 
     try:
         pickle.loads(cloudpickle.dumps(error))
-    except Exception:  # noqa: BLE001, whatever its class does
+    except Exception:  # noqa: BLE001, since its class may raise anything
         return False
     return True
 

@@ -1,16 +1,16 @@
-"""A pilot: the first walks of a row say whether KernelSHAP makes more of its other evaluations.
+"""A pilot: the first walks of a row show whether KernelSHAP would make more of the remaining evaluations.
 
-Walks measure what a player adds next to the same others, which cancels whatever is smooth; KernelSHAP hears of every
-player from every pair of coalitions, which averages whatever is rough. What is rough shows in the evaluations of a few
-walks (docs/mathematics.md, section 5): with t half the difference between a coalition and its complement, less the
-control and the line from one end to the other, and B evaluations in all, KernelSHAP has about
+Walks measure what a player adds to a coalition, which cancels the smooth part of the model; in KernelSHAP every pair of
+coalitions tells something about every player, which averages the rough part. The evaluations of a few walks show how
+rough the model is (docs/mathematics.md, section 5): with t half the difference between a coalition and its complement,
+less the control and the line from one end to the other, and B evaluations in all, KernelSHAP has about
 
     sum_j var_j = (p - 1) / lambda * E[t^2] / (B / 2),        lambda = 1 / (2 (1 + 1/2 + ... + 1/(p - 1)))
 
-with sizes weighted as in the kernel, and walks have their noise within rows, and between rows while no pass ends it.
-The walks of the pilot stay in the estimate: an evaluation of KernelSHAP counts as many times one of the pilot as the
-variance was predicted to be smaller. The weights are those of all players, so that values sum to what both sum to; what
-the rest shows has no say in them.
+with sizes weighted as in the kernel. Walks have noise within rows, and between rows until a pass is complete. The walks
+of the pilot stay in the estimate: an evaluation of KernelSHAP is weighted with the factor by which its variance was
+predicted to be smaller. All players have the same weights, so that values still sum to f(x) - v(0), and the weights
+depend on the pilot alone.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from controlshap.statistics.control_variate import combine
 if TYPE_CHECKING:
     from controlshap.engine.row import Run
 
-#: Part of the walks that are the pilot, and fewest of them: a control needs four, and leaves as many to be right about.
+#: Share of the walks that form the pilot, and fewest of them: a control needs four, which leaves as many to test it.
 SHARE, FEWEST_UNITS = 0.25, 8
-#: Largest part of the walks that a pilot may be.
+#: Largest share of the walks that a pilot may take.
 MOST_SHARE = 0.4
-#: How many times that of KernelSHAP the variance of the walks must be: `LEAVE (1 + FEW / n)` by a pilot of n walks,
-#: since few walks may be far apart by chance (benchmarks/results/regret.md).
+#: Walks are abandoned if their variance is predicted to be `LEAVE (1 + FEW / n)` times that of KernelSHAP, by a pilot
+#: of n walks, since few walks may differ by chance (benchmarks/results/regret.md).
 LEAVE, FEW = 1.3, 2.0
-#: Fewest second visits that say what the noise within rows is: each is a contrast of all players.
+#: Fewest second visits that show the noise within rows: each is a contrast of all players.
 FEWEST_AGAIN = 3
-#: Passes of single walks from which on the noise between rows ends or nearly so, which they do not show.
+#: Passes of single walks from which on the noise between rows all but ends, which the pilot does not show.
 NEAR_PASS = 0.7
 
 
 def begin_run(run: Run) -> Run:
-    """The run with what was recorded of it, after its pilot where it has one.
+    """The run with its recorded stages, after its pilot if it has one.
 
-    Whether a pilot leaves is decided by the same evaluations whenever a run is continued, so the same way.
+    A continued run takes the decision of its pilot again from the same evaluations, and so takes the same one.
     """
     recorded, n_pilot = run.recording.stages, _count_units(run)
     if n_pilot == 0 or (recorded and recorded[0] != n_pilot):
@@ -73,13 +73,13 @@ def begin_run(run: Run) -> Run:
 
 
 def _count_units(run: Run) -> int:
-    """Units of the pilot, 0 for none: the same ones where a run is continued."""
+    """Number of units of the pilot, 0 for none; the same when a run is continued."""
     reverses = run.sampler.stream.walking is not None
     decides = reverses or run.plan.alternative is not None
     if not decides or not run.plan.sure_controls or run.plan.prepared_controls:
         return 0
     if run.sampler.stream.take_all is not None:
-        return 0  # units at rows that are visited several times are no sample of the others
+        return 0  # units at rows that are visited several times do not represent the others
     n_units = run.sampler.affordable(run.plan.budget - run.game.n_evaluations)
     n_pilot = count_pilot(n_units // 2 if reverses else n_units)
     run.sampler.stream.begin_with_pairs(n_pilot)
@@ -89,7 +89,7 @@ def _count_units(run: Run) -> int:
 def _learn(run: Run, n_units: int) -> float:
     """How many times smaller the variance of KernelSHAP would be than that of n walks; 0 where that is unknown.
 
-    From then on walks are single or not, as this pilot of them shows to be better.
+    Also sets whether the remaining walks are single or in pairs, by what this pilot shows to be better.
     """
     rng, learners = stream(run.entropy, Purpose.FOLDS, run.row), run.plan.sure_controls
     folds = deal_units(run.sampler, min(learner.n_folds for learner in learners), rng)
@@ -106,13 +106,13 @@ def _learn(run: Run, n_units: int) -> float:
 
 
 def count_pilot(n_units: int) -> int:
-    """Walks of the pilot where n would be paid for; 0 where they are too few."""
+    """Number of walks in the pilot where the budget pays for n; 0 where they are too few."""
     n_pilot = max(FEWEST_UNITS, math.ceil(SHARE * n_units))
     return n_pilot if n_pilot <= MOST_SHARE * n_units else 0
 
 
 def least_gain(n_pilot: int) -> float:
-    """Gain from which on a pilot of so many walks is left."""
+    """Gain from which on walks are abandoned after a pilot of so many."""
     return LEAVE * (1.0 + FEW / n_pilot)
 
 
@@ -121,7 +121,7 @@ def predict_gain(
 ) -> float:
     """How many times smaller the variance of KernelSHAP would be, all players and outputs together.
 
-    There would be `n_units` walks, or pairs of them, from `budget` evaluations. 0 where the pilot does not show it.
+    `budget` evaluations would give `n_units` walks, or pairs of them. 0 where the pilot does not show it.
     """
     p, of_coalitions, of_walks = sampler.game.imputer.players.n_players, 0.0, 0.0
     for paths, noise in _every_output(sampler, functions, folds):
@@ -136,7 +136,7 @@ def predict_gain(
 
 
 def prefers_single(sampler: UnitSampler, functions: tuple[Functions, ...], folds: Folds, n_units: int) -> bool:
-    """Whether what is left of n walks had better go to single ones than to pairs."""
+    """Whether the rest of n walks had better be single than pairs."""
     noises = [noise for _, noise in _every_output(sampler, functions, folds)]
     singles = sum(noise.of_singles(n_units, sampler.n_blocks) for noise in noises)
     return bool(singles < sum(noise.of_pairs(n_units // 2, sampler.n_blocks) for noise in noises))
@@ -194,7 +194,7 @@ def _mean_square(paths: FloatArray) -> float:
     left = (paths - lines)[:, :, 1:-1]
     if left.shape[1] == 2:  # the reverse has the complements, from the largest to the smallest
         return float(((0.5 * (left[:, 0] - left[:, 1, ::-1])) ** 2 @ weights).mean())
-    # what is rough in a coalition and in its complement is taken to be independent
+    # the rough parts of a coalition and of its complement are taken to be independent
     return float(0.5 * (left[:, 0] ** 2 @ weights).mean())
 
 
@@ -202,9 +202,9 @@ def _mean_square(paths: FloatArray) -> float:
 class Noise:
     """Noise of the pairs of walks of a pilot, all players together.
 
-    Half the difference of a walk and its reverse has no part between rows. Where no rows were met several times, its
-    mean square stands for the variance of their mean within a row: it is at least that where a reverse makes up for its
-    walk, and about that where it does not, as in rough models.
+    Half the difference of a walk and its reverse does not vary between rows. Where no row was visited several times,
+    its mean square replaces the variance of their mean within a row: it is at least that where a reverse compensates
+    for its walk, and about that where it does not, as in rough models.
 
     Attributes
     ----------
@@ -227,7 +227,7 @@ class Noise:
         if paths.shape[1] == 2:
             contributions.append(walk_contributions(design[:, ::-1], paths[:, 1]))
         mean = np.mean(contributions, axis=0)
-        mean -= mean.mean(axis=1, keepdims=True)  # what a unit sums to is known
+        mean -= mean.mean(axis=1, keepdims=True)  # the sum of a unit is known
         half = 0.5 * (contributions[0] - contributions[-1])
         total, of_half = float(mean.var(axis=0, ddof=1).sum()), float((half**2).mean(axis=0).sum())
         _, index, counts = np.unique(block, return_inverse=True, return_counts=True)
@@ -244,7 +244,7 @@ class Noise:
         return between * max(0.0, 1.0 / n_pairs - 1.0 / n_rows) + self.within / n_pairs
 
     def of_singles(self, n_units: int, n_rows: int) -> float:
-        """Variance with n single walks, or as many as meet M rows while the others turn back.
+        """Variance with n single walks, or, beyond M of them, as many as visit M rows while the others are reverses.
 
         A single walk has the noise `within + half` within its row.
         """
@@ -255,7 +255,7 @@ class Noise:
 
 
 def combine_analyses(pilot: Analysis, rest: Analysis, gain: float, n_evaluations: tuple[int, int]) -> Analysis:
-    """Two estimates from so many evaluations each as one; what is said of controls is the second's."""
+    """Combine two estimates from so many evaluations each; facts about controls are those of the second."""
     of_pilot, of_rest = n_evaluations[0], gain * n_evaluations[1]
     part = of_rest / (of_pilot + of_rest)
     return replace(

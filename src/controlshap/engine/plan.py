@@ -1,4 +1,4 @@
-"""The plan of a call: every decision, taken once, with what it costs; and what is refused before any model call.
+"""The plan of a call: every decision, taken once, and its cost; and settings that are refused before any model call.
 
 `engine.choice` has the rules, and `engine.row` carries the plan out.
 """
@@ -31,12 +31,12 @@ from controlshap.problem import Problem
 from controlshap.statistics.stopping import Stopping
 from controlshap.variances import Variance
 
-#: Up to how many times a budget that was set the plan says what would be exact.
+#: The plan mentions an exact budget up to so many times the budget that was set.
 NEARLY_EXACT_FACTOR = 2
 #: Units below which resampling understates the error of a control with a fitted coefficient
 #: (benchmarks/results/honesty.md).
 FEW_TO_RESAMPLE = 200
-#: Fewest draws behind a v(0) that units do not draw themselves.
+#: Fewest draws for a v(0) that units do not draw themselves.
 FEWEST_BASE_DRAWS = 16
 #: Most of them where a tolerance may end the run long before the budget.
 MOST_BASE_DRAWS = 4096
@@ -71,14 +71,14 @@ class Plan:
     budget : int
         Most evaluations of a row, for which the rest was chosen.
     early : bool
-        Whether the run may end before.
+        Whether the run may end before the budget is spent.
     costs : Costs
     n_base_draws : int
         Evaluations for v(0), where units do not draw it themselves.
     with_replacement : bool
         Whether background rows are drawn at random, not visited in cycles.
     keeps : {"units", "batches", "coalition means"}
-        What is kept of many units.
+        How many units are stored.
     is_exact : bool
         Whether all coalitions of all background rows are evaluated.
     form : KnownFunction or None
@@ -86,13 +86,13 @@ class Plan:
     reasons : dict
         Why the estimator, the controls and the variance are what they are.
     notes : tuple of str
-        Exceptions among the rows, where these were given.
+        Remarks on rows that are treated differently, where rows were given.
     n_rows : int
         Rows that were given, 0 without.
     seconds : float or None
-        Time of an evaluation, where it was told.
+        Time of an evaluation, if the user stated it.
     alternative : Estimator or None
-        What takes the place of the estimator after a pilot of it, where that shows it to be better (`engine.pilot`).
+        Estimator that replaces the first one if a pilot shows it to be better (`engine.pilot`).
     """
 
     estimator: Estimator
@@ -132,11 +132,11 @@ class Plan:
 
     @property
     def sure_controls(self) -> tuple[Control, ...]:
-        """Fitted controls that stand no trial: what a pilot goes by."""
+        """Fitted controls that are not on trial, which a pilot uses."""
         return tuple(control for control in self.fitted_controls if not control.on_trial)
 
     def for_row(self, problem: Problem, x: FloatArray, at_x: FloatArray | None = None) -> Plan:
-        """The plan of one row, by f(x) `(outputs,)` too where that is known.
+        """The plan of one row, which takes f(x) `(outputs,)` into account if it is known.
 
         Rows that differ from the background in few players, have missing values, or are out of a shared surrogate's
         reach are treated differently.
@@ -157,12 +157,12 @@ class Plan:
 
     @property
     def n_units(self) -> int:
-        """Units that the budget pays for if x and the background agree nowhere; with rows that are known, more."""
+        """Number of units that the budget pays for if x and the background agree nowhere; more where rows are known."""
         spent = 1 + self.costs.derivatives + self.n_base_draws
         return max(0, self.budget - spent) // max(1, self.costs.unit)
 
     def warn_few_to_resample(self, n_units: int) -> None:
-        """Warn where so many units are few for a bootstrap with a control whose coefficient they give."""
+        """Warn where units are too few for a bootstrap with a control whose coefficient they determine."""
         controls = self.prepared_controls
         if self.variance.resamples and controls and n_units < FEW_TO_RESAMPLE:
             warnings.warn(
@@ -180,7 +180,7 @@ class Plan:
 
 
 def _with_controls_of_row(plan: Plan, problem: Problem, x: FloatArray) -> Plan:
-    """Without controls that a row cannot have: it has missing values, or a shared surrogate does not reach it."""
+    """The plan without controls that a row cannot have, which has missing values or is out of a surrogate's reach."""
     if problem.controls is not None or not plan.controls:
         return plan
     if not np.isfinite(x).all():
@@ -213,7 +213,7 @@ def _assemble(problem: Problem, budget: int, estimator: Estimator, reasons: dict
         controls, others = (), None
         reasons["control"] = "no automatic control fits the budget"
     own = problem.imputer.with_replacement or estimator.draws_own_rows or problem.output_range is not None
-    # whole backgrounds, enumerated or used again with every coalition, have nothing to replace
+    # where units use the whole background, no rows are drawn
     replaced = own and problem.base.finite and not estimator.exact_per_draw and not estimator.without_replacement
     return Plan(
         estimator=estimator,
@@ -331,9 +331,9 @@ def refuse_interactions(problem: Problem, stopping: Stopping) -> None:
 
 
 def refuse_guarantee(problem: Problem) -> None:
-    """Refuse settings under which units are not independent with bounded terms, where a finite guarantee is asked for.
+    """Refuse settings that do not give independent units with bounded terms, where a finite guarantee is asked for.
 
-    Walks of rows that are drawn at random are; what is fitted to other units of the row, and cycles, are not.
+    Walks from rows that are drawn at random do; functions fitted to other units of the row, and cycles, do not.
     """
     if problem.output_range is None:
         return

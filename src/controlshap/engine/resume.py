@@ -100,7 +100,7 @@ def _learned_online(explanation: Explanation) -> bool:
 
 
 def _refuse_other_level(explanation: Explanation, level: float | None) -> None:
-    """Refuse another level than that for which bets were placed from the first unit on."""
+    """Refuse a level other than the one for which bets were placed from the first unit on."""
     if level is None or not isinstance(explanation, Explanation) or explanation.settings.get("output_range") is None:
         return
     earlier = float(explanation.settings["level"])

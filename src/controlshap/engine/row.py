@@ -79,7 +79,7 @@ class Run:
     n_before : int
         Units of an earlier run that are continued.
     pilot : Run or None
-        The walks before these units, which have a part in the estimate.
+        The walks before these units, which are part of the estimate.
     gain : float
         What an evaluation of these units is worth in evaluations of the pilot.
     next_units : int
@@ -161,7 +161,7 @@ class Run:
         )  # fmt: skip
 
     def replay(self, stages: Sequence[int]) -> None:
-        """Take over what an earlier run recorded, and set the stage after it."""
+        """Take over the stages of an earlier run, and set the next one."""
         for n_units in stages:
             self.sampler.extend(n_units)
         self.recording.check_used()
@@ -209,7 +209,7 @@ class Run:
             fitted = ControlledTerms(terms, self.game.at_x, self.prepared, learners=learners)
         varies = estimator.evaluates_base(finite=self.base.finite)
         shared_base = np.zeros((0, *self.game.at_x.shape)) if varies else self.base.root_rows()
-        # fitted functions have no part in the error of a shared v(0)
+        # fitted functions do not share the error of v(0)
         shared_base = np.pad(shared_base, ((0, 0), (0, 0), (0, fitted.sizes.shape[1] - shared_base.shape[2])))
         sample = Sample(
             fitted.terms, sampler.strata(), shared_base, fitted.sizes, estimator.efficient, varies, self.live,
@@ -224,7 +224,7 @@ class Run:
             counts = before - 1, self.game.n_evaluations - before
             self.analysis = combine_analyses(self.pilot.analysis, self.analysis, self.gain, counts)
         self.functions, self.learners = fitted.functions, fitted.learners
-        if self.base.finite:  # to the last bit the same for all rows, whatever the weights of their units
+        if self.base.finite:  # the same for all rows to the last bit, whatever the weights of their units
             for exact in (self.analysis.controlled, self.analysis.uncontrolled):
                 exact.values[-1] = self.base.mean[:, 0]
         estimate = self.analysis.controlled
@@ -250,9 +250,9 @@ class Run:
         return replace(analysis, controlled=controlled, uncontrolled=uncontrolled)
 
     def judge(self) -> None:
-        """End the run where its goals are reached or a limit is; else set the next stage."""
+        """End the run if its goals or a limit are reached; else set the next stage."""
         stopping, n_units, is_last = self.stopping, self.next_units, self.next_units >= self.most_units
-        # stages that the clock cut short may be more than there are shares of alpha for
+        # where the clock cuts stages short, there may be more of them than shares of alpha
         may_look = stopping.looks and not self.plan.is_exact and self.n_looked < self.n_looks
         if may_look and (n_units >= stopping.first_look or is_last):
             self.n_looked += 1
@@ -271,7 +271,7 @@ class Run:
             self.status = "time reached"
 
     def _is_reached(self) -> bool:
-        """Whether everything is certain, or small enough, that was asked for."""
+        """Whether all goals are reached."""
         stopping = self.stopping
         if stopping.output_range is None:
             return bool(stopping.error_ratio(self.snapshot, self.alpha_fraction) <= 1.0)
@@ -280,7 +280,7 @@ class Run:
         return certain and bool(replace(stopping, rules=()).error_ratio(self.snapshot, self.alpha_fraction) <= 1.0)
 
     def _guarantee(self) -> FloatArray:
-        """Bounds `(4, players, outputs)` that hold for any number of units, of each value and of all together."""
+        """Bounds `(4, players, outputs)` that hold for any number of units, on each value and on all together."""
         from controlshap.statistics.betting import bound_values
 
         assert self.stopping.output_range is not None
@@ -315,17 +315,17 @@ class Run:
 
     @property
     def _is_complete(self) -> bool:
-        """Whether every background row had a part."""
+        """Whether every background row was visited."""
         return self.base.finite and self.sampler.strata().sampling_fraction >= 1.0
 
     def share(self, n_evaluations: int) -> EvaluatedRows | None:
-        """Some of what the model said; None where that was not kept."""
+        """Some of the evaluations; None where they were not kept."""
         if n_evaluations == 0 or self.game.log.units is None or not self.game.log.units.parts:
             return None
         return sample_evaluations(self.sampler, n_evaluations, stream(self.entropy, Purpose.LEARNING, self.row))
 
     def _interactions(self) -> PairResult:
-        """Interactions from the same units, controlled by the functions that values have."""
+        """Interactions from the same units, controlled by the same functions as the values."""
         if self._pairs is not None and self._pairs[0] == self.sampler.n_units:
             return self._pairs[1]
         from controlshap.interactions import estimate_interactions
@@ -338,7 +338,7 @@ class Run:
         return pairs
 
     def _certain_pairs(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Interactions, errors and degrees of freedom; an error of 0 is knowledge only where every row had a part."""
+        """Interactions, errors and degrees of freedom; an error of 0 is certain only if every row was visited."""
         pairs = self._interactions()
         unsure = (pairs.standard_errors == 0) & (not self._is_complete)
         return pairs.indices, np.where(unsure, np.inf, pairs.standard_errors), pairs.dof
@@ -347,14 +347,14 @@ class Run:
         """Variances that the choice of the background rows adds; None where units do not show it."""
         if not self.base.finite or self.plan.estimator.redraws_when_joined or self.plan.with_replacement:
             return None
-        # by the rows that units used, also where these were drawn at random
+        # blocked by the rows that units used, even where these were drawn at random
         sampler, of_background = self.sampler, self.problem.base.values[:, :, 0]
         return background_variances(
             sampler.terms(), sampler.strata_of_rows(), sampler.draw_index(), of_background, self.game.at_x
         )
 
     def _distribution_variances(self) -> FloatArray | None:
-        """Variances because the distribution of the features was estimated; None where no function stands for f."""
+        """Variances because the distribution of the features was estimated; None without a function in place of f."""
         refits = self.problem.refits
         if refits is None:
             return None
@@ -373,7 +373,7 @@ def describe_controls(controls: Sequence[Control], alpha: FloatArray) -> str:
         return ""
     mean = alpha[:-1].mean(axis=(0, 1))
     n_prepared = sum(not control.is_fitted for control in controls)
-    # one coefficient for what was made before sampling, two (the first within draws) for what was fitted
+    # a prepared control has one coefficient, a fitted one two (the first within draws)
     firsts = [*range(n_prepared), *range(n_prepared, len(mean), 2)]
     names = [type(control).__name__ for control in controls]
     # with too few units, or all coalitions, nothing is fitted

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 #: Seconds before a call shows a bar.
 DELAY = 2.0
 
-#: Rows of a form that explains many at once which go to the model, and to the form, together.
+#: Rows that go to the model together, and to a form that explains many rows at once.
 ROWS_AT_ONCE = 128
 
 _Item = TypeVar("_Item")
@@ -57,7 +57,7 @@ def explain_rows(
     progress: ProgressLike = False,
     lesson: Lesson | None = None,
 ) -> Explanation:
-    """Explain rows whose numbers, and so their random streams, start at `first`; a `lesson` is given and continued."""
+    """Explain rows whose numbers, and so their random streams, start at `first`; a `lesson` is used and continued."""
     rows, names = assembly.read_rows(X), read_row_names(X)
     stopping = raise_default(assembly.draft(), stopping)
     problem = ready_problem(assembly, stopping)
@@ -68,7 +68,7 @@ def explain_rows(
     if n_jobs == 1 and not stopping.online and _takes_device(device, problem, stopping, keep):
         found = _explain_on_device(assembly, problem, rows, first, stopping, entropy, settings, device, progress)
         return replace(found, row_numbers=np.arange(first, first + len(rows)), row_names=names)
-    # what is not returned in the end is not gathered in the first place
+    # evaluations that will not be returned are not kept at all
     kept = math.inf if keep else 0 if keep is False else KEPT
     if lesson is not None and lesson.function is not None:
         problem = replace(problem, shared=lesson.function)
@@ -148,11 +148,11 @@ def plan_rows(assembly: Assembly, stopping: Stopping, rows: FloatArray | None) -
     told = assembly.settings["seconds_per_evaluation"]
     plan = replace(plan, notes=(*plan.notes, *learning), seconds=None if told is None else float(told))
     if rows is None or len(rows) == 0:
-        if plan.form is None:  # what would be refused for any row
+        if plan.form is None:  # refuse what would be refused for any row
             check_plan(problem, plan, problem.background[0])
         return plan
     of_rows = [plan.for_row(problem, x) for x in rows]
-    if plan.form is None:  # a model of a known form needs none of this
+    if plan.form is None:
         for x, of_row in zip(rows, of_rows, strict=True):
             check_plan(problem, of_row, x)
     plan, notes = of_rows[0], list(plan.notes)
@@ -242,8 +242,8 @@ def continue_rows(
 ) -> list[RowResult]:
     """Go on with rows from their recordings; all were planned for the same budget.
 
-    Rows that learn (`online`) are gone through in their generations again, each controlled by what is fitted to all
-    evaluations of the rows before it, the further ones as well.
+    Rows that learn (`online`) are continued generation by generation, each controlled by a function fitted to all
+    evaluations of earlier rows, old and new.
     """
     if not items:
         return []
@@ -291,7 +291,7 @@ def _report_progress(results: Iterator[RowResult], reporter: Reporter) -> Iterat
 
 
 def _first_here(task: Callable[[_Item], _Result], items: list[_Item], n_jobs: int) -> Iterator[_Result]:
-    """The first row in this process: what is computed once (D matrices) is then kept, and sent along to the workers."""
+    """Map in order, the first item in this process: what it computes once (D matrices) goes to the workers, too."""
     yield from ordered_map(task, items[:1], 1)
     yield from ordered_map(task, items[1:], n_jobs)
 
@@ -309,7 +309,7 @@ def _explain_together(
     alone: Callable[[tuple[int, FloatArray]], RowResult],
     items: list[tuple[int, FloatArray]],
 ) -> list[RowResult]:
-    """Rows of a form that explains many at once, from one call of the model; those where it fails one by one."""
+    """Rows of a form that explains many at once, from one model call; rows where it fails are explained one by one."""
     from controlshap.engine.exact import explain_together, games_of_form
 
     rows, games = np.stack([row for _, row in items]), games_of_form(problem, form)
