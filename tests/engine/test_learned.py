@@ -243,10 +243,10 @@ def test_it_stands_beside_other_controls():
 
 @pytest.mark.parametrize("name", ["ridge", "network", "polynomial", "trees"])
 def test_fewer_units_than_a_fit_needs_leave_the_control_out(name):
-    explanation = explain(DATA.model, QUICK[name], 25, estimator="permutation")
+    explanation = explain(DATA.model, QUICK[name], 19, estimator="permutation")
     assert_array_equal(explanation.values, explanation.uncontrolled_values)
     assert_array_equal(explanation.standard_errors, explanation.uncontrolled_standard_errors)
-    for budget in (37, 43):  # and the fewest with which it is fitted
+    for budget in (25, 31):  # and the fewest with which it is fitted
         assert np.isfinite(explain(DATA.model, QUICK[name], budget, estimator="permutation").standard_errors).all()
 
 

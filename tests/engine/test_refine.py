@@ -498,7 +498,7 @@ def test_evaluations_are_dropped_beyond_a_limit_unless_asked_for(monkeypatch):
     monkeypatch.setattr(collecting, "KEPT", n_bytes - 1)
     dropped = explainer(X, budget=300, rng=5)
     assert dropped.evaluations is None
-    with pytest.raises(cs.InvalidArgumentError, match=r"more than 64 MB. Explain with keep=True"):
+    with pytest.raises(cs.InvalidArgumentError, match=r"more than 64 MB. Explain the rows again .* with keep=True"):
         explainer.refine(dropped, budget=100)
     kept = explainer(X, budget=300, rng=5, keep=True)
     assert kept.evaluations is not None

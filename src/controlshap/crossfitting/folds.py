@@ -73,11 +73,11 @@ def deal(strata: TwoStageDesign, n_folds: int, rng: np.random.Generator) -> IntA
 
     Where each background row was visited at least twice, its visits go to different folds: every fit then knows all
     rows, and what a pass over the background cancels stays cancelled in each fold. So do those of rows that are taken
-    all. Other rows are dealt whole, and with them a walk and its reverse.
+    all. Other rows are dealt whole.
     """
     n_blocks = len(strata.visits)
     several = ~strata.sampled
-    if n_blocks < strata.population or strata.visits.min() < 2 or strata.n_reversed:
+    if n_blocks < strata.population or strata.visits.min() < 2:
         whole = (rng.permutation(n_blocks) % min(n_folds, n_blocks))[strata.index]
         if not several.any():
             return whole

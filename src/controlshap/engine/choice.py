@@ -18,8 +18,6 @@ from controlshap.estimators import Enumeration, Estimator, Kernel, Permutation
 from controlshap.estimators.enumeration import MOST_PLAYERS
 from controlshap.problem import Problem
 from controlshap.statistics.stopping import Stopping
-from controlshap.statistics.two_stage import MANY_UNITS
-from controlshap.statistics.visits import SINGLE_PASSES, choose_take_all, may_walk_singly
 from controlshap.variances import Analytic, LeastSquares, Variance
 
 #: Largest share of the budget that derivatives may take for a control that nobody asked for.
@@ -49,6 +47,8 @@ ROWS_TO_LEARN = 16
 FEWEST_LABELS = 10
 #: Fewest players with which walks may be abandoned for KernelSHAP: with three, walks meet all coalitions.
 FEWEST_TO_LEAVE = 4
+#: Passes of single walks up to which they are taken in place of pairs (benchmarks/results/near_a_pass.md).
+SINGLE_PASSES = 1.1
 #: Seconds that fitting trees takes, for each fold and for each row.
 TREE_SECONDS = (0.03, 1.5e-5)
 
@@ -63,17 +63,14 @@ class RowFacts:
         Players in which x differs from a background row, on average; all of them where x is not known yet.
     has_labels : bool
         Whether f(x) and all f(b) are whole numbers.
-    stands_out : bool
-        Whether some background row is worth several visits.
     """
 
     n_differing: float
     has_labels: bool
-    stands_out: bool = False
 
     @classmethod
-    def of(cls, problem: Problem, budget: int, x: FloatArray | None = None, at_x: FloatArray | None = None) -> RowFacts:
-        """The facts of a row, as far as they are known."""
+    def of(cls, problem: Problem, x: FloatArray | None = None, at_x: FloatArray | None = None) -> RowFacts:
+        """The facts of a row, as far as it is known."""
         outputs = problem.base.values[:, :, 0]
         if at_x is not None and outputs.size:
             outputs = np.concatenate([outputs, at_x[None]])
@@ -81,11 +78,7 @@ class RowFacts:
         if x is None or problem.correlated or not problem.base.finite:
             return cls(float(problem.players.n_players), has_labels)
         differs = differs_from_x(x, problem.base.rows, problem.players)
-        n_differing = float(differs.sum(axis=1).mean())
-        if at_x is None:
-            return cls(n_differing, has_labels)
-        changes, n_walks = at_x - problem.base.values[:, :, 0], int(budget / max(1.0, n_differing - 1.0))
-        return cls(n_differing, has_labels, choose_take_all(changes, differs, n_walks) is not None)
+        return cls(float(differs.sum(axis=1).mean()), has_labels)
 
 
 def raise_default(problem: Problem, stopping: Stopping) -> Stopping:
@@ -153,7 +146,7 @@ def _choose_freely(
         # A good surrogate leaves little, for which few units of few evaluations suffice (benchmarks/amortise.py).
         reasons["estimator"] = "a shared surrogate leaves little, and the run may end early"
         return Kernel()
-    return _choose_units(problem, budget, reasons, facts or RowFacts.of(problem, budget), early=early)
+    return _choose_units(problem, budget, reasons, facts or RowFacts.of(problem), early=early)
 
 
 def _affords_kernel(problem: Problem, budget: int) -> bool:
@@ -172,21 +165,12 @@ def _choose_units(problem: Problem, budget: int, reasons: dict[str, str], facts:
         reasons["estimator"] = "outputs are whole numbers, which jump: every pair of coalitions tells of every player"
         return Kernel()
     steps = max(1.0, facts.n_differing - 1.0)
-    n_walks, fewest = int((budget - 1) / steps), Permutation().fewest_units(p) * Permutation().unit_cost(p, finite=True)
-    if free and not early and _may_reverse(problem, n_walks, facts):
-        reasons["estimator"] = "walks, with or without their reverses as the first of them show to be better"
-        return Permutation(paired=False, reverses=True)
+    fewest = Permutation().fewest_units(p) * Permutation().unit_cost(p, finite=True)
     if free and not early and budget - 1 < max(SINGLE_PASSES * steps * n_rows, fewest):
         reasons["estimator"] = "single walks, which meet most background rows where there is no more than one pass"
         return Permutation(paired=False)
     reasons["estimator"] = "paired walks over the background in cycles" if problem.base.finite else "paired walks"
     return Permutation()
-
-
-def _may_reverse(problem: Problem, n_walks: int, facts: RowFacts) -> bool:
-    """Whether the first of so many walks, taken in both directions, may decide between single walks and pairs."""
-    asked = problem.variance is not None or problem.interactions or facts.stands_out
-    return not asked and n_walks <= MANY_UNITS and may_walk_singly(len(problem.base.rows), n_walks)
 
 
 def choose_alternative(problem: Problem, estimator: Estimator, budget: int, *, early: bool) -> Estimator | None:

@@ -73,34 +73,23 @@ def begin_run(run: Run) -> Run:
 
 
 def _count_units(run: Run) -> int:
-    """Number of units of the pilot, 0 for none; the same when a run is continued."""
-    reverses = run.sampler.stream.walking is not None
-    decides = reverses or run.plan.alternative is not None
-    if not decides or not run.plan.sure_controls or run.plan.prepared_controls:
+    """Units of the pilot, 0 for none: the same ones where a run is continued."""
+    if run.plan.alternative is None or not run.plan.sure_controls or run.plan.prepared_controls:
         return 0
     if run.sampler.stream.take_all is not None:
         return 0  # units at rows that are visited several times do not represent the others
     n_units = run.sampler.affordable(run.plan.budget - run.game.n_evaluations)
-    n_pilot = count_pilot(n_units // 2 if reverses else n_units)
-    run.sampler.stream.begin_with_pairs(n_pilot)
-    return 2 * n_pilot if reverses else n_pilot
+    return count_pilot(n_units)
 
 
 def _learn(run: Run, n_units: int) -> float:
-    """How many times smaller the variance of KernelSHAP would be than that of n walks; 0 where that is unknown.
-
-    Also sets whether the remaining walks are single or in pairs, by what this pilot shows to be better.
-    """
+    """How many times smaller the variance of KernelSHAP would be than that of n walks; 0 where that is unknown."""
     rng, learners = stream(run.entropy, Purpose.FOLDS, run.row), run.plan.sure_controls
     folds = deal_units(run.sampler, min(learner.n_folds for learner in learners), rng)
     if folds.n_folds < 2:
         return 0.0
     functions, _, _ = fit_functions(run.sampler, folds, learners)
     if not functions:
-        return 0.0
-    if run.sampler.stream.walking is not None:
-        run.sampler.stream.go_on(single=prefers_single(run.sampler, functions, folds, n_units))
-    if run.plan.alternative is None:
         return 0.0
     return predict_gain(run.sampler, functions, folds, n_units, run.plan.budget)
 
@@ -126,20 +115,11 @@ def predict_gain(
     p, of_coalitions, of_walks = sampler.game.imputer.players.n_players, 0.0, 0.0
     for paths, noise in _every_output(sampler, functions, folds):
         of_coalitions += _mean_square(paths) * (p - 1.0) * 2.0 * (1.0 / np.arange(1, p)).sum() / (budget / 2.0)
-        if sampler.estimator.reverses:
-            of_walks += min(noise.of_pairs(n_units // 2, sampler.n_blocks), noise.of_singles(n_units, sampler.n_blocks))
-        elif paths.shape[1] == 2:
+        if paths.shape[1] == 2:
             of_walks += noise.of_pairs(n_units, sampler.n_blocks)
         elif n_units < NEAR_PASS * sampler.n_blocks:
             of_walks += noise.total / n_units
     return of_walks / of_coalitions if of_coalitions > 0.0 else 0.0
-
-
-def prefers_single(sampler: UnitSampler, functions: tuple[Functions, ...], folds: Folds, n_units: int) -> bool:
-    """Whether the rest of n walks had better be single than pairs."""
-    noises = [noise for _, noise in _every_output(sampler, functions, folds)]
-    singles = sum(noise.of_singles(n_units, sampler.n_blocks) for noise in noises)
-    return bool(singles < sum(noise.of_pairs(n_units // 2, sampler.n_blocks) for noise in noises))
 
 
 def _every_output(
@@ -147,15 +127,9 @@ def _every_output(
 ) -> Iterator[tuple[FloatArray, Noise]]:
     """Values along walks and their noise for each output, with the control that leaves least, or none."""
     ids, design, _ = sampler.kept_evaluations()
-    block, n = ids.block, min(len(ids), sampler.stream.n_reversed) // 2
-    if sampler.estimator.reverses:
-        design, block = design[: 2 * n : 2], block[: 2 * n : 2]
     for output in range(sampler.game.n_outputs):
-        every = _paths(sampler, functions, folds, output)
-        if sampler.estimator.reverses:  # single walks and their reverses as pairs
-            every = [paths[: 2 * n].reshape(n, 2, paths.shape[2]) for paths in every]
-        paths = min(every, key=_mean_square)
-        yield paths, Noise.of(paths, design[: len(paths)], block)
+        paths = min(_paths(sampler, functions, folds, output), key=_mean_square)
+        yield paths, Noise.of(paths, design, ids.block)
 
 
 def _paths(sampler: UnitSampler, functions: tuple[Functions, ...], folds: Folds, output: int) -> list[FloatArray]:
@@ -212,13 +186,10 @@ class Noise:
         Variance of the mean of a walk and its reverse; of single walks where there are no pairs.
     within : float
         The part of it within rows.
-    half : float
-        Mean square of half the difference.
     """
 
     total: float
     within: float
-    half: float
 
     @classmethod
     def of(cls, paths: FloatArray, design: IntArray, block: IntArray) -> Noise:
@@ -227,31 +198,20 @@ class Noise:
         if paths.shape[1] == 2:
             contributions.append(walk_contributions(design[:, ::-1], paths[:, 1]))
         mean = np.mean(contributions, axis=0)
-        mean -= mean.mean(axis=1, keepdims=True)  # the sum of a unit is known
-        half = 0.5 * (contributions[0] - contributions[-1])
-        total, of_half = float(mean.var(axis=0, ddof=1).sum()), float((half**2).mean(axis=0).sum())
+        mean -= mean.mean(axis=1, keepdims=True)  # what a unit sums to is known
+        total = float(mean.var(axis=0, ddof=1).sum())
         _, index, counts = np.unique(block, return_inverse=True, return_counts=True)
         again = len(block) - len(counts)
-        within = of_half
+        within = float((0.25 * (contributions[0] - contributions[-1]) ** 2).mean(axis=0).sum())
         if again >= FEWEST_AGAIN:
             centers = sum_by(index, mean, len(counts)) / counts[:, None]
             within = float(((mean - centers[index]) ** 2).sum()) / again
-        return cls(total, min(total, within), of_half)
+        return cls(total, min(total, within))
 
     def of_pairs(self, n_pairs: int, n_rows: int) -> float:
         """Variance with n pairs over M rows: `between (1/n - 1/M)+ + within / n`."""
         between = self.total - self.within
         return between * max(0.0, 1.0 / n_pairs - 1.0 / n_rows) + self.within / n_pairs
-
-    def of_singles(self, n_units: int, n_rows: int) -> float:
-        """Variance with n single walks, or, beyond M of them, as many as visit M rows while the others are reverses.
-
-        A single walk has the noise `within + half` within its row.
-        """
-        met = min(n_units, n_rows)
-        single = 2 * met - n_units if n_units > met else met
-        within = (met * self.within + max(0, single) * self.half) / met**2
-        return (self.total - self.within) * (1.0 / met - 1.0 / n_rows) + within
 
 
 def combine_analyses(pilot: Analysis, rest: Analysis, gain: float, n_evaluations: tuple[int, int]) -> Analysis:

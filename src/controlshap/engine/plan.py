@@ -143,7 +143,7 @@ class Plan:
         """
         if problem.estimator is not None:
             return _with_controls_of_row(self, problem, x)
-        plan, facts, reasons = self, RowFacts.of(problem, self.budget, x, at_x), dict[str, str]()
+        plan, facts, reasons = self, RowFacts.of(problem, x, at_x), dict[str, str]()
         estimator = choose_estimator(problem, self.budget, reasons, early=self.early, facts=facts)
         if estimator != self.estimator:
             plan = replace(_assemble(problem, self.budget, estimator, reasons, early=self.early), notes=self.notes)

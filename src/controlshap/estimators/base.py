@@ -79,8 +79,6 @@ class Estimator(ABC):
     n_draws: int = 1
     #: Whether each unit is evaluated together with its reverse or complement.
     paired: bool = False
-    #: Whether some units are followed by their `reverse`, so that a pass over the background is completed.
-    reverses: bool = False
     #: Whether units are rows of a regression (`LeastSquaresTerms`) rather than terms of a mean.
     is_least_squares: bool = False
     #: Whether a unit determines the values of its draw exactly (all coalitions are evaluated).
@@ -159,12 +157,6 @@ class Estimator(ABC):
     @abstractmethod
     def sample(self, n_players: int, n_units: int, rng: np.random.Generator) -> Any:
         """The random design of some units, an array with units on axis 0."""
-
-    def reverse(self, design: Any) -> Any:  # noqa: ARG002
-        """The design of the reverses of some units."""
-        raise InvalidArgumentError(
-            f"`estimator`: {type(self).__name__} has no `reverse`, which reverses=True promises. Implement it."
-        )
 
     @abstractmethod
     def terms(self, game: Evaluator, design: Any, draws: UnitDraws) -> UnitTerms:

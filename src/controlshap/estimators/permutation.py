@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.estimators.base import Estimator, Evaluator, RowMaker, UnitDraws, base_values, check_draws
 from controlshap.statistics.terms import MeanTerms
@@ -33,9 +32,6 @@ class Permutation(Estimator):
         Draws averaged in each unit.
     closes_sum : bool
         Spread the remaining gap to f(x) - v(0) over the values.
-    reverses : bool
-        Of single walks, take as many back again, over the same background row, as the budget has evaluations beyond a
-        pass: every row is then met, most of them by a pair. estimator="auto" does so between one pass and two.
     arrangement
         Which permutations there are; set by an explainer with `order` or `hierarchy`. In pairs whatever may stand in
         any order is turned round.
@@ -44,7 +40,6 @@ class Permutation(Estimator):
     paired: bool = True
     n_draws: int = 1
     closes_sum: bool = True
-    reverses: bool = False
     arrangement: Arrangement | None = field(default=None, repr=False)
 
     takes_fitted_controls = True
@@ -53,8 +48,6 @@ class Permutation(Estimator):
 
     def __post_init__(self) -> None:
         check_draws(self.n_draws)
-        if self.reverses and (self.paired or self.n_draws > 1):
-            raise InvalidArgumentError("`reverses=True` is for single walks of one draw; use paired=False, n_draws=1.")
 
     @property
     def has_distinct_coalitions(self) -> bool:  # type: ignore[override]
@@ -83,10 +76,6 @@ class Permutation(Estimator):
     def sample(self, n_players: int, n_units: int, rng: np.random.Generator) -> IntArray:
         """Uniform permutations `(n_units, players)`."""
         return sample_permutations(n_players, n_units, rng, self.arrangement)
-
-    def reverse(self, design: IntArray) -> IntArray:
-        """The same walks from their ends."""
-        return reverse_permutations(design, self.arrangement)
 
     def terms(self, game: Evaluator, design: IntArray, draws: UnitDraws) -> MeanTerms:
         """Contributions along the walk, averaged over both directions."""

@@ -88,11 +88,9 @@ class KeptUnits:
         """The blocks that units used, also where these were drawn at random."""
         stream, blocks = self.stream, self.ids.block
         # what a design finds out about its blocks is found out once
-        if self._design is None or self._design.labels is not blocks or self._design.n_reversed != stream.n_reversed:
+        if self._design is None or self._design.labels is not blocks:
             exact = stream.estimator.exact_per_draw
-            self._design = TwoStageDesign(
-                blocks, stream.n_blocks, exact_within=exact, taken=stream.taken, n_reversed=stream.n_reversed
-            )
+            self._design = TwoStageDesign(blocks, stream.n_blocks, exact_within=exact, taken=stream.taken)
         return self._design
 
     def terms(self) -> UnitTerms:

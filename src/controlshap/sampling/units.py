@@ -20,7 +20,6 @@ from controlshap.statistics.visits import (
     REVISIT_EVERY,
     TakeAll,
     UnitIds,
-    Walking,
     block_rows,
     choose_take_all,
     revisit_every,
@@ -67,10 +66,8 @@ class UnitStream:
     visiting: Visiting
     take_all: TakeAll | None = None
     every: int = REVISIT_EVERY
-    walking: Walking | None = None
     dealt: list[Any] = field(default_factory=list)
     n_units: int = field(default=0, init=False)
-    n_reversed: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         rng = stream(self.entropy, Purpose.VISITS, self.row)
@@ -135,20 +132,6 @@ class UnitStream:
             self.take_all = choose_take_all(changes[self._blocks].mean(axis=1), tells, n_units)
             if self.take_all is None and not early:
                 self.every = revisit_every(self.n_blocks, n_units)
-                if self.estimator.reverses:
-                    self.walking = Walking(n_units)
-
-    def begin_with_pairs(self, n_pairs: int) -> None:
-        """Let so many walks with their reverses be the first units."""
-        if self.walking is not None:
-            self.walking = replace(self.walking, n_first=n_pairs)
-
-    def go_on(self, *, single: bool) -> None:
-        """Go on with single walks, or with walks and their reverses, after the first units."""
-        if self.walking is not None:
-            self.walking = replace(self.walking, single=single)
-            blocks, self.n_reversed = self.walking.visits(self._order)
-            self._ahead = blocks[self.n_units :]
 
     @property
     def taken(self) -> IntArray:
@@ -171,10 +154,6 @@ class UnitStream:
         parts = [self._ahead]
         if self.n_units == 0 and self.visiting == "once":
             parts = [self._rng.permutation(self.n_blocks)]
-        elif self.n_units == 0 and self.walking is not None:
-            self._order = self._rng.permutation(self.n_blocks)
-            blocks, self.n_reversed = self.walking.visits(self._order)
-            parts = [blocks]
         elif self.n_units == 0:
             # the first two passes are interwoven; every later one is a fresh shuffle
             others = np.arange(self.n_blocks)
@@ -203,8 +182,6 @@ class UnitStream:
         first, last = start // CHUNK, -(-stop // CHUNK)
         streams = (stream(self.entropy, Purpose.COALITIONS, self.row, k) for k in range(first, last))
         design = np.concatenate([self.estimator.sample(self._n_players, CHUNK, rng) for rng in streams])
-        if (ends := min(stop, self.n_reversed) - first * CHUNK) > 1:  # of every two the second is the first reversed
-            design[1:ends:2] = self.estimator.reverse(design[: ends - 1 : 2])
         return design[start - first * CHUNK : stop - first * CHUNK]
 
     def _sequence(self, n_units: int) -> Any:

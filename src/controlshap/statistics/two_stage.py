@@ -22,7 +22,6 @@ import numpy as np
 from controlshap._arrays import Array, concat, namespace, sum_by, take, to_like, weighted_sum, zeros
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.statistics.covariance_root import CovarianceRoot
-from controlshap.statistics.reverses import ReversedPairs
 
 #: With more units than this, a bias of order 1/n is below 1/64 of a standard error of order 1/sqrt(n), and variances
 #: are taken between batches of units (docs/design.md).
@@ -46,8 +45,6 @@ class TwoStageDesign:
         Units of each batch, where the means of batches take the place of units.
     taken : ndarray of shape (k,)
         Blocks of a take-all stratum: the others alone are a sample.
-    n_reversed : int
-        Number of first units, of which every second one is the reverse of the one before it, in the same block.
     """
 
     labels: IntArray
@@ -55,7 +52,6 @@ class TwoStageDesign:
     exact_within: bool = False
     sizes: IntArray | None = None
     taken: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    n_reversed: int = 0
 
     @classmethod
     def independent(cls, n_units: int) -> TwoStageDesign:
@@ -123,16 +119,9 @@ class TwoStageDesign:
     @cached_property
     def sampling_fraction(self) -> float:
         """F = m/M of the sample, or 0 (conservative) where nothing shows the variance within its blocks."""
-        alone = self.counts if self.pairs is None else self.counts - self.pairs.of_blocks
-        if not self.exact_within and not (alone[self.sampled] >= 2).any():
+        if not self.exact_within and not (self.counts[self.sampled] >= 2).any():
             return 0.0
         return min(1.0, float(self.sampled.sum()) / (self.population - float((~self.sampled).sum())))
-
-    @cached_property
-    def pairs(self) -> ReversedPairs | None:
-        """The pairs of a unit and its reverse; None where there are none."""
-        n_pairs = min(self.n_reversed, self.n_units) // 2
-        return ReversedPairs(self.index[: 2 * n_pairs : 2], self.counts) if n_pairs else None
 
     @cached_property
     def block_weights(self) -> FloatArray:
@@ -222,8 +211,6 @@ class TwoStageDesign:
 
         Blocks that were visited once are taken to have the mean s_b^2 of sampled ones.
         """
-        if self.pairs is not None:
-            return self.pairs.noise_within(values, self.block_weights)
         several = self.counts >= 2
         if self.exact_within or not several.any():
             return zeros((*means.shape[:-4], *means.shape[-3:]), means)
@@ -250,15 +237,8 @@ class TwoStageDesign:
             parts.append(np.zeros(len(sampled), dtype=np.int64))
             dof.append(np.array([len(sampled) - 1.0]))
             blocks.append(sampled)
-        if self.pairs is not None:
-            within = self.pairs.factors_within(pseudo_values, self.sampling_fraction * self.block_weights**2)
-            for some, part, free, block in within:
-                factors.append(some)
-                parts.append(part + sum(map(len, dof)))
-                dof.append(free)
-                blocks.append(block)
         used = self._within > 0
-        if self.pairs is None and used.any():
+        if used.any():
             units = np.flatnonzero(used[self.index])
             block = self.index[units]
             scale = np.sqrt(self._within[block] / (self.counts[block] - 1))

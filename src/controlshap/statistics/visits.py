@@ -23,11 +23,6 @@ REVISIT_EVERY = 5
 #: Second visits that are enough where the number of units is known in advance: with 8 degrees of freedom an interval is
 #: 1.18 times as wide as with all, and with many rows they cost a twelfth of the pass (docs/mathematics.md, section 6).
 ENOUGH_VISITS, ENOUGH_SHARE = 8, 1.0 / 12.0
-#: Largest part of the blocks with two pairs: beyond it they cost more than a pass is worth (with 50 rows 1.1 times the
-#: error, with 100 rows 0.86 times, on eleven problems of no benchmark).
-MOST_TWICE = 0.1
-#: Passes of single units up to which they are taken in place of pairs (docs/design.md).
-SINGLE_PASSES = 1.1
 #: First visits to a block of the take-all stratum: three contrasts, the fewest degrees of freedom of an interval.
 FIRST_VISITS = 4
 #: First visits where the block alone shows a player's effect: what one visit in four shows (in walks, a rule with three
@@ -108,57 +103,6 @@ def revisit_every(n_blocks: int, n_units: int) -> int:
     if n_units >= n_blocks + enough:
         return max(REVISIT_EVERY, math.ceil(mixed / (n_units - n_blocks)))
     return max(REVISIT_EVERY, mixed // enough)
-
-
-@dataclass(frozen=True)
-class Walking:
-    """Visits by single units and by pairs of a unit and its reverse, for up to about two passes.
-
-    The first units are pairs of a unit and its reverse, at different blocks. The remaining units are pairs as well, or
-    as many single units as it takes to visit as many blocks as possible. Some blocks have two pairs, to show the
-    variance of one.
-
-    Attributes
-    ----------
-    n_units : int
-        Units that are planned.
-    n_first : int
-        Pairs that come first, up to a third of them at blocks that had one already.
-    single : bool
-        Whether the remaining units are single.
-    """
-
-    n_units: int
-    n_first: int = 0
-    single: bool = True
-
-    def visits(self, order: IntArray) -> tuple[IntArray, int]:
-        """Blocks in the order of units, and how many units at the beginning are pairs."""
-        n_blocks, n_pairs = len(order), self.n_units // 2
-        twice = min(count_twice(n_blocks), max(0, n_pairs - count_fresh(n_blocks)) // REVISIT_EVERY)
-        again = min(twice, self.n_first // 3)
-        first = self.n_first - again
-        if self.single:
-            n_pairs = max(twice, first, self.n_units - 2 * twice - n_blocks) + twice
-        n_pairs = min(n_pairs, n_blocks + twice)
-        n_single = self.n_units - 2 * n_pairs if self.single else 0
-        different = n_pairs - twice
-        pairs = np.concatenate([order[:first], order[:again], order[first:different], order[again:twice]])
-        return np.concatenate([np.repeat(pairs, 2), order[different : different + n_single]]), 2 * n_pairs
-
-
-def count_twice(n_blocks: int) -> int:
-    """Number of blocks with two pairs: enough, but no more than every fifth visit would give."""
-    return min(count_enough(n_blocks), (n_blocks - count_fresh(n_blocks)) // (REVISIT_EVERY - 1))
-
-
-def may_walk_singly(n_blocks: int, n_units: int) -> bool:
-    """Whether so many single units are more than a pass, and fewer than a pair at each block and two at some.
-
-    There must be so many blocks that two pairs at some of them are a small part of the whole.
-    """
-    twice = count_twice(n_blocks)
-    return twice <= MOST_TWICE * n_blocks and SINGLE_PASSES * n_blocks <= n_units < 2 * (n_blocks + twice)
 
 
 @dataclass(frozen=True)
