@@ -332,7 +332,7 @@ def plain_explainer(**settings):
         (lambda: plain_explainer()(ROWS, interactions=2, budget=3), "budget"),
         (lambda: EXPLAINED.interactions.top(0), "`k` must be"),
         (lambda: EXPLAINED.interactions.top(3, row=7, output=0), "`row` must be"),
-        (lambda: EXPLAINED.interactions.top(3), "`output` must be"),
+        (lambda: EXPLAINED.interactions.top(3), "`output` is needed"),
         (lambda: EXPLAINED.interactions.ranking(1.5), "level"),
     ],
 )
