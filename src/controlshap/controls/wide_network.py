@@ -7,12 +7,14 @@ fitted once for all rows to explain, there are many of both.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 from scipy.special import expit
 
+from controlshap._arrays import Array, is_tensor, namespace, to_like
 from controlshap._types import FloatArray
 from controlshap.controls.base import Control, FoldedRows, check_at_least
 from controlshap.controls.network import in_own_units
@@ -119,42 +121,51 @@ class _Layer:
 
 def fit_wide_network(data: FoldedRows, fold: int | None, n_hidden: int, n_steps: int) -> Network:
     """Fit a network to the rows outside a fold; the same bits for the same rows."""
-    layer = _fit_layer(data, fold, (n_hidden, n_steps), waves=False)
+    layer = _fit_layer(data, fold, (n_hidden, n_steps, BATCH), waves=False)
     return in_own_units(data, layer.units, layer.hidden, layer.linear)
 
 
-def fit_waves(data: FoldedRows, fold: int | None, n_waves: int, n_steps: int) -> Waves:
-    """Fit cosines to the rows outside a fold; the same bits for the same rows."""
-    layer = _fit_layer(data, fold, (n_waves, n_steps), waves=True)
+def fit_waves(
+    data: FoldedRows, fold: int | None, n_waves: int, n_steps: int, n_rows: int = BATCH, like: Array = None
+) -> Waves:
+    """Fit cosines to the rows outside a fold, by steps of so many rows; the same bits for the same rows.
+
+    Where `like` is a tensor, the steps are taken on its device.
+    """
+    layer = _fit_layer(data, fold, (n_waves, n_steps, n_rows), waves=True, like=like)
     own = in_own_units(data, layer.units, layer.hidden, layer.linear)
     return Waves(own.constant, own.linear, own.weights, own.intercepts, own.scales)
 
 
-def _fit_layer(data: FoldedRows, fold: int | None, size: tuple[int, int], *, waves: bool) -> _Layer:
-    (n_hidden, n_steps), keep = size, data.others(fold)
-    inputs = data.standardised[keep].astype(np.float32)
+def _fit_layer(
+    data: FoldedRows, fold: int | None, size: tuple[int, int, int], *, waves: bool, like: Array = None
+) -> _Layer:
+    (n_hidden, n_steps, n_rows), keep = size, data.others(fold)
+    inputs = to_like(data.standardised[keep].astype(np.float32), like)
     outputs = data.outputs[keep]
     center, spread = float(outputs.mean()), float(outputs.std())
     n, c = inputs.shape
     if spread <= 1e-12 * max(abs(center), 1e-300):
         return _Layer((center, 0.0), (np.zeros((1, c)), np.zeros(1), np.zeros(1)), np.zeros(c + 1))
     rng = np.random.default_rng(0)
-    parameters = _WideParameters.start(n_hidden, c, rng, waves=waves)
-    target = ((outputs - center) / spread).astype(np.float32)
-    first, second = np.zeros_like(parameters.flat), np.zeros_like(parameters.flat)
-    order, place = rng.permutation(n), 0
+    parameters = _WideParameters.start(n_hidden, c, rng, waves=waves, like=like)
+    target = to_like(((outputs - center) / spread).astype(np.float32), like)
+    xp = namespace(target)
+    first, second = xp.zeros_like(parameters.flat), xp.zeros_like(parameters.flat)
+    order, place = to_like(rng.permutation(n), like), 0
     for step in range(1, n_steps + 1):
-        if place + BATCH > n:
-            order, place = rng.permutation(n), 0
-        batch = order[place : place + BATCH]
-        place += BATCH
+        if place + n_rows > n:
+            order, place = to_like(rng.permutation(n), like), 0
+        batch = order[place : place + n_rows]
+        place += n_rows
         slope = parameters.slope(inputs[batch], target[batch])
         first += (1.0 - MEMORY[0]) * (slope - first)
         second += (1.0 - MEMORY[1]) * (slope**2 - second)
         rate = RATE * (LAST + (1.0 - LAST) * 0.5 * (1.0 + np.cos(np.pi * step / n_steps)))
         unbiased = np.sqrt(1.0 - MEMORY[1] ** step) / (1.0 - MEMORY[0] ** step)
-        parameters.flat -= np.float32(rate * unbiased) * first / (np.sqrt(second) + np.float32(1e-8))
-    weights, intercepts, scales, linear = (part.astype(float) for part in parameters.parts)
+        parameters.flat -= float(rate * unbiased) * first / (xp.sqrt(second) + 1e-8)
+    parts = [part.cpu().numpy() for part in parameters.parts] if is_tensor(like) else parameters.parts
+    weights, intercepts, scales, linear = (part.astype(float) for part in parts)
     return _Layer((center, spread), (weights, intercepts, scales), linear)
 
 
@@ -162,32 +173,40 @@ def _fit_layer(data: FoldedRows, fold: int | None, size: tuple[int, int], *, wav
 class _WideParameters:
     """All parameters in one array, and views of it: weights, intercepts, scales, linear part (its constant last)."""
 
-    flat: FloatArray
-    parts: list[FloatArray]
+    flat: Array
+    parts: list[Array]
     waves: bool
 
     @classmethod
-    def start(cls, n_hidden: int, n_columns: int, rng: np.random.Generator, *, waves: bool) -> _WideParameters:
+    def start(
+        cls, n_hidden: int, n_columns: int, rng: np.random.Generator, *, waves: bool, like: Array
+    ) -> _WideParameters:
         shapes = ((n_hidden, n_columns), (n_hidden,), (n_hidden,), (n_columns + 1,))
         sizes = [int(np.prod(shape)) for shape in shapes]
         flat = np.zeros(sum(sizes), dtype=np.float32)
-        parts = [part.reshape(shape) for part, shape in zip(np.split(flat, np.cumsum(sizes)[:-1]), shapes, strict=True)]
+        parts = cls._views(flat, sizes, shapes)
         parts[0][:] = rng.normal(size=parts[0].shape) * np.sqrt(2.0 / n_columns) * (WAVE_START if waves else 1.0)
         parts[1][:] = rng.uniform(0.0, 2.0 * np.pi, n_hidden) if waves else 0.0
         parts[2][:] = rng.normal(size=n_hidden) * np.sqrt(1.0 / n_hidden)
-        return cls(flat, parts, waves)
+        placed = to_like(flat, like)
+        return cls(placed, cls._views(placed, sizes, shapes), waves)
 
-    def slope(self, rows: FloatArray, target: FloatArray) -> FloatArray:
+    @staticmethod
+    def _views(flat: Array, sizes: list[int], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+        ends = np.cumsum(sizes).tolist()
+        return [flat[end - size : end].reshape(shape) for end, size, shape in zip(ends, sizes, shapes, strict=True)]
+
+    def slope(self, rows: Array, target: Array) -> Array:
         """Gradient of half the mean squared error on some rows, with the penalty's."""
+        xp = namespace(rows)
         weights, intercepts, scales, linear = self.parts
         scores = rows @ weights.T + intercepts
-        hidden = np.cos(scores) if self.waves else expit(scores)
-        turn = -np.sin(scores) if self.waves else hidden * (1.0 - hidden)
+        hidden = xp.cos(scores) if self.waves else expit(scores)
+        turn = -xp.sin(scores) if self.waves else hidden * (1.0 - hidden)
         residual = hidden @ scales + rows @ linear[:-1] + linear[-1] - target
         residual /= len(rows)
         back = residual[:, None] * scales * turn
         by_part = (
-            (back.T @ rows).ravel(), back.sum(axis=0), residual @ hidden, residual @ rows, residual.sum(keepdims=True)
+            (back.T @ rows).ravel(), back.sum(axis=0), residual @ hidden, residual @ rows, residual.sum().reshape(1)
         )  # fmt: skip
-        slope: FloatArray = np.concatenate(by_part) + (WAVE_DECAY if self.waves else DECAY) * self.flat
-        return slope
+        return xp.concatenate(by_part) + (WAVE_DECAY if self.waves else DECAY) * self.flat

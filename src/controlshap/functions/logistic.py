@@ -36,6 +36,7 @@ from functools import cache, lru_cache
 import numpy as np
 from scipy.special import expit
 
+from controlshap._arrays import Array, namespace
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import AnyArray, FloatArray
 
@@ -140,18 +141,19 @@ def powers(frequencies: FloatArray, angles: FloatArray) -> AnyArray:
     return turns
 
 
-def integrals(turns: AnyArray, n_nodes: int) -> FloatArray:
+def integrals(turns: Array, n_nodes: int) -> Array:
     """Integrals over t of the products of all `cos(w d_k) + i (2t - 1) sin(w d_k)` but one, which are real.
 
     Nodes t and 1 - t have conjugate products, so that half of the nodes are enough.
     """
-    nodes, weights = gauss_nodes(n_nodes)
-    factors, total = np.array(turns), np.zeros(turns.shape)
+    xp = namespace(turns)
+    nodes, weights = (part.tolist() for part in gauss_nodes(n_nodes))
+    factors, total = turns + 0.0, xp.zeros_like(turns.real)
     for node, weight in zip(nodes, weights, strict=True):
         if abs(node - 0.5) < 1e-9:
-            total += weight * leave_one_out(np.ascontiguousarray(turns.real))
+            total += weight * leave_one_out(turns.real + 0.0)
         elif node > 0.5:
-            np.multiply(turns.imag, 2.0 * node - 1.0, out=factors.imag)
+            xp.multiply(turns.imag, 2.0 * node - 1.0, out=factors.imag)
             total += 2.0 * weight * leave_one_out(factors).real
     return total
 
@@ -173,16 +175,17 @@ def gauss_nodes(n_nodes: int) -> tuple[FloatArray, FloatArray]:
     return 0.5 * (nodes + 1.0), 0.5 * weights
 
 
-def leave_one_out(factors: AnyArray, out: AnyArray | None = None) -> AnyArray:
+def leave_one_out(factors: Array, out: Array | None = None) -> Array:
     """Products over axis 0 (players) of all real or complex factors but one, by prefix times suffix.
 
     Dividing the total by a factor would lose everything near a factor of zero.
     """
-    products = np.empty_like(factors) if out is None else out
+    xp = namespace(factors)
+    products = xp.empty_like(factors) if out is None else out
     products[0] = 1.0
     for j in range(len(factors) - 1):
-        np.multiply(products[j], factors[j], out=products[j + 1])
-    running = factors[-1].copy()
+        xp.multiply(products[j], factors[j], out=products[j + 1])
+    running = factors[-1] + 0.0
     for j in range(len(factors) - 2, -1, -1):
         products[j] *= running
         running *= factors[j]

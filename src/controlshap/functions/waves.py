@@ -16,16 +16,31 @@ from typing import final
 
 import numpy as np
 
+from controlshap._arrays import Array, namespace
 from controlshap._types import FloatArray
 from controlshap.data.players import Players
 from controlshap.functions.logistic import BATCH, enough_nodes, gauss_nodes, integrals
 from controlshap.functions.network import HiddenLayer
 
 
+def wave_values(at_x: Array, at_draws: Array, intercepts: Array, scales: Array) -> Array:
+    """Shapley values `(players, ...)` of a sum of cosines, from players' parts `(players, units, ...)` of its scores.
+
+    Intercepts and scales are of shape (units, ...); all may be tensors.
+    """
+    xp = namespace(at_x)
+    turns = xp.exp(0.5j * (at_x - at_draws))
+    centre = intercepts + 0.5 * (at_x + at_draws).sum(axis=0)
+    parts = turns.imag * integrals(turns, enough_nodes(len(turns))) * (-2.0 * scales * xp.sin(centre))
+    return parts.sum(axis=1)
+
+
 @final
 @dataclass(frozen=True)
 class Waves(HiddenLayer):
     """A sum of cosines with exact Shapley values."""
+
+    has_device_form = True
 
     @staticmethod
     def activation(scores: FloatArray) -> FloatArray:
@@ -41,13 +56,8 @@ class Waves(HiddenLayer):
     def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
         """Shapley values `(draws, players)`."""
         values = np.array(players.sum_columns((self.linear * (x - draws)).T).T)
-        nodes = enough_nodes(players.n_players)
         for some, at_x, at_draws in self.score_batches(x, draws, players, BATCH):
-            turns = np.exp(0.5j * (at_x - at_draws))
-            centre = self.intercepts[:, None] + 0.5 * (at_x + at_draws).sum(axis=0)
-            wave = -2.0 * self.scales[:, None] * np.sin(centre)
-            parts = turns.imag * integrals(turns, nodes) * wave
-            values[some] += parts.sum(axis=1).T
+            values[some] += wave_values(at_x, at_draws, self.intercepts[:, None], self.scales[:, None]).T
         return values
 
     def mean_interactions(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
