@@ -19,6 +19,7 @@ from controlshap.engine.plan import Plan
 from controlshap.engine.progress import ProgressLike, check_progress
 from controlshap.engine.rows import describe_call, explain_rows, plan_rows
 from controlshap.limits import LimitOptions, Limits, read_limits
+from controlshap.models.model import is_torch_module
 from controlshap.problem import Assembly
 from controlshap.results.explanation import Explanation
 
@@ -172,7 +173,13 @@ class Explainer:
         return self._assembly.n_surrogate_evaluations
 
     def fit_surrogate(
-        self, X: Any, *, budget: int = 20_000, learner: Control | None = None, rng: RngLike = None
+        self,
+        X: Any,
+        *,
+        budget: int = 20_000,
+        learner: Control | None = None,
+        device: str | None = None,
+        rng: RngLike = None,
     ) -> Explainer:
         """Fit one surrogate to the model, for all rows to explain from now on.
 
@@ -189,6 +196,9 @@ class Explainer:
             What is fitted. By default a wide network, trees on top of a logistic ridge, or trees on top of a wide
             network, whichever leaves least of rows that were held out (no trees where no library for them is there);
             with correlated features, where known values are simulated, a logistic ridge or a small network.
+        device : str, optional
+            Where to fit cosines to a torch module, which control many rows at once there: "cuda", or "cpu" for a trial.
+            By default that is done where the module is on a GPU and no learner is named.
         rng : int, Generator, SeedSequence or None
 
         Returns
@@ -205,6 +215,14 @@ class Explainer:
             raise InvalidArgumentError(f"`learner` must be Trees() or another fitted surrogate; got {learner!r}.")
         for name, array in (("X", rows), ("background", assembly.background)):
             refuse_missing(array, name, assembly.encoding.labels)
+        if device is not None or (learner is None and is_torch_module(assembly.model.source)):
+            from controlshap.engine.device.support import learns_on_device
+
+            if learns_on_device(device, assembly.problem(), learner):
+                from controlshap.engine.device.learning import fit_on_device  # imports torch
+
+                assembly.share(fit_on_device(assembly.problem(), rows, budget, resolve_entropy(rng), device))
+                return self
         mixed = hybrid_rows(rows, assembly.imputer, budget, stream(resolve_entropy(rng), Purpose.SURROGATE))
         known = EvaluatedRows(mixed, assembly.evaluate(mixed, "surrogate"))
         simulated = not assembly.imputer.mixes_columns or assembly.players.arrangement is not None

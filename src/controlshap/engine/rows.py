@@ -224,7 +224,11 @@ def _explain_on_device(
 
     reporter = Reporter(progress, len(rows), 0, DELAY)
     result = explain_problem(problem, rows, stopping=stopping, entropy=entropy, device=device, first_row=first)
-    settings = settings | {"n_background_evaluations": assembly.n_background_evaluations} | result.where
+    settings = settings | {
+        "n_background_evaluations": assembly.n_background_evaluations,
+        "n_surrogate_evaluations": assembly.n_surrogate_evaluations,
+    }
+    settings |= result.where
     explanation = collect_rows(assembly, problem, result, rows, entropy, settings)
     largest = float(explanation.standard_errors.max(initial=0.0))
     reporter.add(len(rows), int(explanation.n_evaluations.sum()), largest)

@@ -38,6 +38,8 @@ class KnownFunction(ABC):
     tolerance = 1e-6
     #: Whether a row enters through linear scores alone, which `score_weights`, `of_scores` and `mean_of_scores` need.
     takes_scores = False
+    #: Whether `engine.device` has the same function for many rows of a torch module at once.
+    has_device_form = False
     #: Whether `draw_values` knows the values of players that are arranged (`Players.arrangement`).
     takes_arrangements = False
 

@@ -59,7 +59,7 @@ class Sample:
     efficient: bool
     base_varies: bool
     live: Array | None = None
-    at_rows: FloatArray | None = None
+    at_rows: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -218,14 +218,13 @@ def left_in_rows(sample: Sample, alpha: Array) -> Array:
         return nothing + math.inf
     if sample.at_rows is None or design.sampling_fraction == 1.0:
         return nothing
-    change = sample.at_rows - sample.at_rows.mean(axis=0)
-    left = change[:, None, :, 0] - np.einsum("cof,mof->mco", alpha, change[..., 1:], optimize=True)
-    squares, weight = left**2, float(design.weights.max())
-    total = squares.sum(axis=0)
+    xp, change = namespace(alpha), sample.at_rows - sample.at_rows.mean(axis=0)
+    explained = xp.einsum("...cof,mof->...mco", alpha, change[..., 1:])
+    squares, weight = (change[:, None, :, 0] - explained) ** 2, float(design.weights.max())
+    total = squares.sum(axis=-3)
     # a mean weighted by the squares, as for the jumps of units; rare rows add no more than their share of the variance
-    jump = (squares**2).sum(axis=0) / np.where(total > 0, total, 1.0) * weight**2
-    variance: FloatArray = squares.mean(axis=0) * weight
-    return (1.0 - design.sampling_fraction) * np.minimum(jump, variance)
+    jump = (squares**2).sum(axis=-3) / xp.where(total > 0, total, 1.0) * weight**2
+    return (1.0 - design.sampling_fraction) * xp.minimum(jump, squares.mean(axis=-3) * weight)
 
 
 def _subtract_controls(factors: Array, alpha: Array | None) -> Array:

@@ -12,8 +12,10 @@ import torch
 from controlshap._arrays import concat
 from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, NotConvergedWarning
 from controlshap._types import FloatArray, IntArray
-from controlshap.controls.d_matrices import DMatrices, d_matrices
+from controlshap.controls.d_matrices import EXACT_PLAYERS, DMatrices, d_matrices
+from controlshap.controls.shared import SharedSurrogate
 from controlshap.controls.taylor import Taylor
+from controlshap.crossfitting.known_simulated import REPLICATIONS
 from controlshap.engine.device.designs import Designs
 from controlshap.engine.device.enumeration import enumerate_on_device
 from controlshap.engine.device.evaluation import (
@@ -28,12 +30,14 @@ from controlshap.engine.device.result import DeviceResult
 from controlshap.engine.device.rows import Conditioner
 from controlshap.engine.device.stages import Method, explain_group
 from controlshap.engine.device.support import control_name, is_enumerated
+from controlshap.engine.device.surrogate import DeviceWaves
 from controlshap.engine.device.walks import DeviceData
 from controlshap.models.torch_module import evaluation_mode
 from controlshap.problem import Problem
 from controlshap.statistics.stopping import Stopping
 from controlshap.values.base import Imputer
 from controlshap.values.gaussian import GaussianImputer
+from controlshap.values.normal_parts import NormalParts
 
 
 def explain_on_device(
@@ -44,6 +48,7 @@ def explain_on_device(
     stopping: Stopping,
     entropy: int,
     control: Literal["auto", "none", "taylor"] = "auto",
+    surrogate: SharedSurrogate | None = None,
     coefficient: Literal["auto", "units", "folds"] = "auto",
     efficient: bool = True,
     at_background: FloatArray | None = None,
@@ -68,6 +73,8 @@ def explain_on_device(
     control : {"auto", "none", "taylor"}
         "auto" is "taylor" for a Gaussian, and "none" for independent features, where a pair of walks integrates a
         quadratic function by itself.
+    surrogate : SharedSurrogate or None
+        The control that "auto" takes instead, with a form for devices.
     coefficient, efficient
         As for `Explainer` and `Permutation`.
     at_background : ndarray of shape (n, outputs), optional
@@ -82,15 +89,16 @@ def explain_on_device(
         Number of the first row, for random numbers and errors.
     """
     evaluator = DeviceEvaluator.of(module, device)
-    uses_taylor = control == "taylor" or (control == "auto" and not imputer.mixes_columns)
-    if uses_taylor:
+    shared = surrogate if control == "auto" else None
+    uses_taylor = control == "taylor" or (control == "auto" and shared is None and not imputer.mixes_columns)
+    if uses_taylor or shared is not None:
         _refuse_missing(rows, imputer)
     n_units = _affordable(stopping.budget, imputer)
     with evaluation_mode(module), torch.no_grad():
-        common = _make_data(evaluator, imputer, entropy, at_background)
+        common = make_data(evaluator, imputer, entropy, at_background, shared)
         method = Method(
-            imputer, uses_taylor, _matrices(imputer, cache) if uses_taylor else None, efficient, coefficient != "units",
-            stopping, n_units, _designs(common, imputer, at_background, n_units),
+            imputer, uses_taylor, _matrices(imputer, cache, uses_taylor=uses_taylor, shared=shared), efficient,
+            coefficient != "units", stopping, n_units, _designs(common, imputer, at_background, n_units),
         )  # fmt: skip
         n_outputs = common.evaluator.n_outputs or 1
         chunk = _first_chunk(chunk_rows, common, n_outputs, uses_taylor)
@@ -100,13 +108,13 @@ def explain_on_device(
             parts.append(part)
     arrays: dict[str, Any] = {name: concat([part[name] for part in parts], axis=0) for name in parts[0]}
     converged, used, alpha = (arrays.pop(name) for name in ("converged", "n_units", "alpha"))
-    stages = method.stages
-    controls = [f"Taylor {mean:.2f}" if uses_taylor else "" for mean in alpha.mean(axis=(1, 2))]
+    stages, name = method.stages, "Taylor" if uses_taylor else "" if shared is None else type(shared).__name__
+    controls = [f"{name} {mean:.2f}" if name else "" for mean in alpha.mean(axis=(1, 2))]
     result = DeviceResult(
         **arrays,
         n_evaluations=1 + used * common.unit_cost,
         status=np.where(converged, "converged", "budget reached"),
-        method=np.full(len(rows), "Permutation + Taylor" if uses_taylor else "Permutation"),
+        method=np.full(len(rows), f"Permutation + {name}" if name else "Permutation"),
         controls=np.array(controls),
         alpha_fraction=np.full(len(rows), method.alpha_fraction),
         stages=tuple(tuple(stage for stage in stages if stage <= n) for n in used),
@@ -147,6 +155,7 @@ def explain_problem(
         stopping=stopping,
         entropy=entropy,
         control=control_name(problem),
+        surrogate=problem.shared,
         coefficient=problem.coefficient,
         efficient=True if problem.estimator is None else problem.estimator.efficient,
         at_background=at_background,
@@ -178,7 +187,7 @@ def _refuse_missing(rows: FloatArray, imputer: Imputer) -> None:
     background = imputer.finite_draws
     if not np.isfinite(rows).all() or (background is not None and not np.isfinite(background).all()):
         raise InvalidArgumentError(
-            "`control='taylor'` needs finite rows and a finite background, but there are missing values. "
+            "The control needs finite rows and a finite background, but there are missing values. "
             "Use control='none', or impute them."
         )
 
@@ -195,11 +204,18 @@ def _warn_unfinished(result: DeviceResult, stopping: Stopping, rows: IntArray) -
     )
 
 
-def _matrices(imputer: Imputer, cache: dict[str, Any] | None) -> DMatrices | None:
-    """The D matrices of the explainer, made once."""
-    if imputer.mixes_columns:
+def _matrices(
+    imputer: Imputer, cache: dict[str, Any] | None, *, uses_taylor: bool, shared: SharedSurrogate | None
+) -> DMatrices | None:
+    """The D matrices of the explainer for the control of correlated features, made once."""
+    if imputer.mixes_columns or not (uses_taylor or shared):
         return None
     cache = {} if cache is None else cache
+    if shared is not None and imputer.players.n_players > EXACT_PLAYERS:
+        from controlshap.crossfitting.known_gaussian import MOST_PAIRS
+        from controlshap.crossfitting.network_walks import score_matrices
+
+        return score_matrices(cast("NormalParts", imputer), 2 * MOST_PAIRS, cache)
     if not isinstance(cache.get("d_matrices"), DMatrices):
         taylor = Taylor()
         cache["d_matrices"] = d_matrices(imputer, taylor.n_permutations, taylor.seed)
@@ -207,11 +223,12 @@ def _matrices(imputer: Imputer, cache: dict[str, Any] | None) -> DMatrices | Non
     return matrices
 
 
-def _make_data(
+def make_data(
     evaluator: DeviceEvaluator,
     imputer: Imputer,
     entropy: int,
     at_background: FloatArray | None,
+    shared: SharedSurrogate | None = None,
 ) -> DeviceData:
     """Everything that explained rows share, on the device; the background is evaluated unless it is known."""
     device = evaluator.device
@@ -227,7 +244,10 @@ def _make_data(
     owner = torch.as_tensor(imputer.players.owner, device=device)
     if finite is None:
         draws = at_draws = None
-    return DeviceData(evaluator, owner, imputer.players.n_players, draws, at_draws, conditioner, replaced, entropy)
+    surrogate = None if shared is None else DeviceWaves.of(shared, device, evaluator.dtype)
+    return DeviceData(
+        evaluator, owner, imputer.players.n_players, draws, at_draws, conditioner, replaced, entropy, None, surrogate
+    )
 
 
 def _designs(common: DeviceData, imputer: Imputer, at_background: FloatArray | None, n_units: int) -> Designs | None:
@@ -247,8 +267,12 @@ def _first_chunk(chunk_rows: int | None, common: DeviceData, n_outputs: int, con
 
 def _groups(n_rows: int, common: DeviceData, method: Method, n_outputs: int) -> Iterator[tuple[int, int]]:
     """Explained rows whose terms fit together into memory, with what the analysis makes of them."""
-    doubles = method.n_units * (common.n_players + 1) * n_outputs * (2 if method.uses_taylor else 1) * TERM_COPIES
+    n_functions = 1 + method.uses_taylor + common.n_controls
+    doubles = method.n_units * (common.n_players + 1) * n_outputs * n_functions * TERM_COPIES
     doubles += (4 + len(common.owner)) * len(common.draws) if common.finite else 0
+    if common.surrogate is not None:  # and what is known of it for each row
+        n_known = len(common.draws) if common.finite else REPLICATIONS
+        doubles += 4 * n_known * (common.n_players + 1) * n_outputs
     step = max(1, int(TERMS_SHARE * free_bytes(common.evaluator.device) // (8 * doubles)))
     for start in range(0, n_rows, step):
         yield start, min(n_rows, start + step)

@@ -29,6 +29,12 @@ def mixed_rows(masks: Any, x: Any, draws: Any) -> Any:
     return torch.where(masks[:, None], ours, theirs)
 
 
+def _revealing_steps(revealed: Any) -> Any:
+    """Which steps of a way `(u, 2, k, c)` reveal the columns that are revealed: the first ones."""
+    steps = torch.arange(revealed.shape[-1], device=revealed.device)
+    return steps < revealed.sum(dim=-1, dtype=torch.int32)[..., None]
+
+
 @dataclass(frozen=True)
 class Conditioner:
     """A Gaussian on the device: draws, and what is left of x - draw when columns are revealed.
@@ -69,20 +75,39 @@ class Conditioner:
         With the Cholesky factor L of the correlation in the order of a permutation, and L y = gap, the first m columns
         explain L y of the first m steps: products of small matrices, and none that waits for the host.
         """
-        c = gaps.shape[1]
-        steps = torch.arange(c, device=gaps.device)
-        order = (by_column * c + steps).argsort(dim=1)
-        order = torch.stack([order, order.flip(1)], dim=1)  # (u, 2, c)
-        factor, _ = torch.linalg.cholesky_ex(self.correlation[order[..., :, None], order[..., None, :]])
+        order, factor, place = self._factors(by_column)
         in_order = (gaps / self.scale)[:, None].expand(-1, 2, -1).gather(2, order)
         solved = torch.linalg.solve_triangular(factor, in_order[..., None], upper=False)[..., 0]
-        place = torch.empty_like(order).scatter_(2, order, steps.expand_as(order))
-        factor = factor.gather(2, place[..., None].expand(-1, -1, -1, c)) * -self.scale[:, None]
+        factor = factor.gather(2, place[..., None].expand_as(factor)) * -self.scale[:, None]
         revealed = torch.stack([masks, ~masks], dim=1)
-        n_revealed = revealed.sum(dim=-1, dtype=torch.int32)[..., None]
-        left = torch.where(steps < n_revealed, solved[:, :, None], 0.0) @ factor.transpose(-1, -2)
+        left = torch.where(_revealing_steps(revealed), solved[:, :, None], 0.0) @ factor.transpose(-1, -2)
         left += gaps[:, None, None]
         return left.masked_fill_(revealed, 0.0)  # revealed columns are x itself
+
+    def walk_scores(self, by_column: Any, masks: Any, weights: Any) -> tuple[Any, Any]:
+        """Linear scores `weights` (h, c) given each prefix, or its complement: maps `(u, 2, k, c, h)`, and variances.
+
+        A map takes x - mean to the difference of a score's conditional mean from its mean; variances `(u, 2, k, h)` are
+        what the columns that are not revealed leave of it.
+        """
+        _, factor, place = self._factors(by_column)
+        eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+        inverse = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
+        inverse = inverse.gather(3, place[:, :, None].expand_as(inverse)) / self.scale
+        by_step = factor.gather(2, place[..., None].expand_as(factor)).transpose(-1, -2)
+        taken = _revealing_steps(torch.stack([masks, ~masks], dim=1))
+        moved = torch.where(taken[..., None], (by_step @ (weights * self.scale).T)[:, :, None], 0.0)
+        spread = by_step @ (weights * self.spread).T
+        return inverse.transpose(-1, -2)[:, :, None] @ moved, (~taken).to(spread.dtype) @ spread**2
+
+    def _factors(self, by_column: Any) -> tuple[Any, Any, Any]:
+        """Columns in the order of each way `(u, 2, c)`, the factor of their correlation, and their places in it."""
+        c = by_column.shape[1]
+        steps = torch.arange(c, device=by_column.device)
+        order = (by_column * c + steps).argsort(dim=1)
+        order = torch.stack([order, order.flip(1)], dim=1)
+        factor, _ = torch.linalg.cholesky_ex(self.correlation[order[..., :, None], order[..., None, :]])
+        return order, factor, torch.empty_like(order).scatter_(2, order, steps.expand_as(order))
 
     def to_inputs(self, rows: Any) -> Any:
         """Model inputs of latent rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from controlshap.controls.d_matrices import DMatrices
 from controlshap.data.players import differs_from_x
 from controlshap.engine.device.designs import Designs
 from controlshap.engine.device.evaluation import MOST_ROWS, evaluate_rows, in_chunks, refuse_not_finite, to_host
+from controlshap.engine.device.known import known_values, values_of_rows
 from controlshap.engine.device.taylor import TaylorPolynomials, derivatives, known_correlated, known_independent
 from controlshap.engine.device.walks import DeviceData, RowGroup, walk_terms
 from controlshap.statistics.analysis import Sample, analyse, background_variances
@@ -87,7 +88,7 @@ class GroupUnits:
     @classmethod
     def none(cls, common: DeviceData, group: RowGroup) -> GroupUnits:
         """No units yet."""
-        n_functions = 1 if group.polynomial is None else 2
+        n_functions = 1 + common.n_controls + (group.polynomial is not None)
         shape = (len(group), 0, common.n_players + 1, group.at_x.shape[1], n_functions)
         return cls(np.zeros(0, dtype=np.int64), group.x.new_zeros(shape))
 
@@ -113,7 +114,7 @@ def explain_group(
     common: DeviceData, method: Method, rows: FloatArray, first_row: int, chunk: int
 ) -> tuple[dict[str, Any], int]:
     """Explain rows until each is done: arrays for all of them, on the host, and the chunk for the next rows."""
-    group = _group(common, rows, first_row, uses_taylor=method.uses_taylor)
+    group = _group(common, method, rows, first_row)
     if method.designs is None:
         return _explain_alike(common, method, group, first_row + np.arange(len(rows)), chunk)
     finished = []
@@ -161,12 +162,15 @@ def _in_order(finished: list[tuple[IntArray, dict[str, Any]]]) -> dict[str, Any]
     return {name: np.concatenate([part[name] for part in parts])[order] for name in names}
 
 
-def _group(common: DeviceData, rows: FloatArray, first_row: int, *, uses_taylor: bool) -> RowGroup:
-    """Rows on the device, with f and, where it is the control, the Taylor polynomial at each of them."""
+def _group(common: DeviceData, method: Method, rows: FloatArray, first_row: int) -> RowGroup:
+    """Rows on the device, with f and the Taylor polynomial or what is known of the surrogate, where there is one."""
     evaluator = common.evaluator
     x = torch.as_tensor(np.ascontiguousarray(rows), dtype=torch.float64, device=evaluator.device)
     at_x = evaluate_rows(evaluator, common.conditioner, x, "row", first_row)
-    return RowGroup.of(common, x, at_x, _polynomial(common, x, at_x) if uses_taylor else None, first_row)
+    group = RowGroup.of(common, x, at_x, _polynomial(common, x, at_x) if method.uses_taylor else None, first_row)
+    if common.surrogate is None:
+        return group
+    return replace(group, known=values_of_rows(common, method.matrices, x, method.n_units))
 
 
 def _polynomial(common: DeviceData, x: Any, at_x: Any) -> TaylorPolynomials:
@@ -206,12 +210,15 @@ def _analyse(common: DeviceData, method: Method, group: RowGroup, evaluated: Gro
     """Values, errors and coefficients of some rows, by the statistics of the library."""
     design, terms = common.design(evaluated.units), MeanTerms(evaluated.terms, n_walks=2)
     known = None if group.polynomial is None else _known_values(common, method, group.polynomial, group.x)
-    at_x = torch.stack([group.at_x] * evaluated.terms.shape[-1], dim=-1)  # a Taylor polynomial has f(x) at x
+    if common.surrogate is not None:
+        known = known_values(common, group.known)
+    # a Taylor polynomial has f(x) at x, and a surrogate is of the size of f
+    at_x = torch.stack([group.at_x] * evaluated.terms.shape[-1], dim=-1)
     no_base = at_x.new_zeros((len(group), 0, *at_x.shape[1:]))
     live = None
     if method.imputer.mixes_columns:
         live = differs_from_x(group.x, common.draws, method.imputer.players).any(dim=-2)
-    sample = Sample(terms, design, no_base, at_x, method.efficient, not common.finite, live)
+    sample = Sample(terms, design, no_base, at_x, method.efficient, not common.finite, live, _at_rows(common))
     # blocks are numbered at random for each row, so that folds may be the same for all of them
     rng = stream(common.entropy, Purpose.RESAMPLING)
     analysis = analyse(sample, Analytic().roots, known, rng, by_folds=method.by_folds)
@@ -231,6 +238,14 @@ def _analyse(common: DeviceData, method: Method, group: RowGroup, evaluated: Gro
         between = background_variances(terms, design, rows_of_units, common.at_draws, at_x)
         tensors |= {} if between is None else {"background_variances": between[:, :-1]}
     return tensors
+
+
+def _at_rows(common: DeviceData) -> Any:
+    """F and the surrogate's controls at the rows of a background in cycles, where the noise of coalitions is none."""
+    if common.surrogate is None or not common.in_cycles:
+        return None
+    at_draws = common.surrogate.values(common.draws)
+    return torch.stack([common.at_draws, torch.zeros_like(at_draws), at_draws], dim=-1)
 
 
 def _rows_of_units(common: DeviceData, group: RowGroup, units: IntArray) -> Any:

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
+from controlshap.crossfitting.known_marginal import MOST_ROWS
 from controlshap.engine.choice import choose_estimator
 from controlshap.models.model import is_torch_module
 from controlshap.problem import Problem
 from controlshap.statistics.stopping import Stopping
 
+if TYPE_CHECKING:
+    from controlshap.controls.base import Control
+    from controlshap.controls.shared import SharedSurrogate
+
+
+#: Said of other models.
+NO_MODULE = "the model is not a torch module whose inputs are the columns themselves (numbers without gaps)"
+
 
 def why_not(problem: Problem, stopping: Stopping, keep: bool | None = None) -> str | None:
     """A short reason against the device path for these settings; None where there is none."""
     if not is_torch_module(problem.model.source):
-        return "the model is not a torch module whose inputs are the columns themselves (numbers without gaps)"
+        return NO_MODULE
     if stopping.time_limit is not None:
         return "`time_limit` is for each row alone"
     if keep:
@@ -28,11 +37,10 @@ def why_not(problem: Problem, stopping: Stopping, keep: bool | None = None) -> s
         return "`guarantee='finite'` needs the terms of each unit"
     if stopping.interactions:
         return "`interactions=2` needs what units evaluated"
-    return _against_estimator(problem, stopping) or _against_control(problem)
+    return _against_problem(problem) or _against_estimator(problem, stopping) or _against_control(problem)
 
 
-def _against_estimator(problem: Problem, stopping: Stopping) -> str | None:
-    estimator, variance = problem.estimator, problem.variance
+def _against_problem(problem: Problem) -> str | None:
     if problem.players.n_players < 2:
         return "one player needs no sampling"
     if problem.players.arrangement is not None:
@@ -41,6 +49,11 @@ def _against_estimator(problem: Problem, stopping: Stopping) -> str | None:
         return f"absent features follow {type(problem.imputer).__name__}"
     if problem.form is not None:
         return "the module has exact values"
+    return None
+
+
+def _against_estimator(problem: Problem, stopping: Stopping) -> str | None:
+    estimator, variance = problem.estimator, problem.variance
     if is_enumerated(problem, stopping) and problem.correlated:
         return "coalitions of conditioned features are enumerated"
     if estimator is not None and not estimator.has_device_form:
@@ -56,13 +69,25 @@ def _against_control(problem: Problem) -> str | None:
         return f"the control is {controls!r}, not 'auto', 'taylor' or 'none'"
     if controls is not None and len(controls) > 1:
         return "there is more than one control"
-    if problem.shared is not None:
-        return "there is a shared surrogate"
     if problem.refits is not None:
         return "errors of the distribution need fitted functions"
     if controls is None and problem.seconds == np.inf:
         return "control='thorough' fits functions to each row"
-    return None
+    return None if problem.shared is None or controls is not None else _against_surrogate(problem, problem.shared)
+
+
+def _against_surrogate(problem: Problem, shared: SharedSurrogate) -> str | None:
+    if not all(function.has_device_form for function in shared.functions):
+        return "the shared surrogate is not one that was fitted on a device"
+    return _against_features(problem)
+
+
+def _against_features(problem: Problem) -> str | None:
+    """Why the values of cosines are not known."""
+    if problem.imputer.mixes_columns:
+        few = problem.imputer.finite_draws is not None and len(problem.imputer.finite_draws) <= MOST_ROWS
+        return None if few else f"the values of a shared surrogate take all of more than {MOST_ROWS} background rows"
+    return None if problem.imputer.has_normal_inputs else "the shared surrogate needs draws from a Gaussian"
 
 
 def is_enumerated(problem: Problem, stopping: Stopping) -> bool:
@@ -79,14 +104,29 @@ def control_name(problem: Problem) -> Literal["auto", "none", "taylor"]:
     return "taylor" if problem.controls else "none"
 
 
+def learns_on_device(device: Any, problem: Problem, learner: Control | None) -> bool:
+    """Whether to fit a shared surrogate on the device; `device` as for `wants_device`."""
+    _check_name(device)
+    reason: str | None = "a learner is named" if learner is not None else None
+    if reason is None and not is_torch_module(problem.model.source):
+        reason = NO_MODULE
+    if reason is None:
+        reason = _against_problem(problem) or _against_features(problem)
+    if device is not None and reason is not None:
+        raise InvalidArgumentError(
+            f"`device={device!r}` fits cosines to a torch module for many rows at once, but {reason}. Leave `device` "
+            "out, or change that setting."
+        )
+    return device is not None or (reason is None and _is_on_gpu(problem.model.source))
+
+
 def wants_device(device: Any, problem: Problem, stopping: Stopping, keep: bool | None = None) -> bool:
     """Whether to take the device path: where the module is on a GPU, or wherever it was asked for.
 
     `device` is None (a GPU only, and only where the settings allow it), or "cpu" or "cuda" (always; settings that do
     not allow it are an error).
     """
-    if device is not None and not (isinstance(device, str) and re.fullmatch(r"(cpu|cuda)(:\d+)?", device)):
-        raise InvalidArgumentError(f"`device` must be None, 'cpu' or 'cuda' (or 'cuda:1'); got {device!r}.")
+    _check_name(device)
     reason = why_not(problem, stopping, keep)
     if device is not None:
         if reason is not None:
@@ -95,9 +135,15 @@ def wants_device(device: Any, problem: Problem, stopping: Stopping, keep: bool |
                 "Leave `device` out, or change that setting."
             )
         return True
-    if reason is not None:
-        return False
-    for parameter in problem.model.source.parameters():
-        if parameter.is_floating_point():
-            return bool(parameter.device.type == "cuda")
-    return False
+    return reason is None and _is_on_gpu(problem.model.source)
+
+
+def _check_name(device: Any) -> None:
+    if device is not None and not (isinstance(device, str) and re.fullmatch(r"(cpu|cuda)(:\d+)?", device)):
+        raise InvalidArgumentError(f"`device` must be None, 'cpu' or 'cuda' (or 'cuda:1'); got {device!r}.")
+
+
+def _is_on_gpu(module: Any) -> bool:
+    """Whether the first parameter of a module that is a floating-point number is on a GPU."""
+    first = next((one for one in module.parameters() if one.is_floating_point()), None)
+    return first is not None and bool(first.device.type == "cuda")

@@ -20,6 +20,7 @@ from controlshap.engine.device.counters import (
 )
 from controlshap.engine.device.evaluation import DeviceEvaluator
 from controlshap.engine.device.rows import Conditioner, mixed_rows, prefix_masks
+from controlshap.engine.device.surrogate import DeviceWaves
 from controlshap.engine.device.taylor import TaylorPolynomials
 from controlshap.statistics.two_stage import TwoStageDesign
 from controlshap.statistics.visits import TakeAll, visit_sequence
@@ -44,6 +45,8 @@ class DeviceData:
     entropy : int
     take_all : TakeAll or None
         The first blocks of each explained row, where these are visited several times at once.
+    surrogate : DeviceWaves or None
+        A function that controls all rows.
     """
 
     evaluator: DeviceEvaluator
@@ -55,6 +58,7 @@ class DeviceData:
     replaced: bool
     entropy: int
     take_all: TakeAll | None = None
+    surrogate: DeviceWaves | None = None
 
     @property
     def finite(self) -> bool:
@@ -65,6 +69,11 @@ class DeviceData:
     def in_cycles(self) -> bool:
         """Whether background rows are visited in shuffled cycles."""
         return self.finite and not self.replaced
+
+    @property
+    def n_controls(self) -> int:
+        """Controls that the surrogate gives: one for a Gaussian, two where the values of all draws are known."""
+        return 0 if self.surrogate is None else 2 if self.finite else 1
 
     @property
     def unit_cost(self) -> int:
@@ -106,6 +115,8 @@ class RowGroup:
         A key for each row and purpose, `(r,)`.
     orders : tensor of shape (r, M) or None
         Background row of each block.
+    known : tensor of shape (r, ...) or None
+        What is known of the surrogate.
     """
 
     x: Any
@@ -113,6 +124,7 @@ class RowGroup:
     polynomial: TaylorPolynomials | None
     keys: dict[Purpose, Any]
     orders: Any
+    known: Any = None
 
     @classmethod
     def of(
@@ -131,9 +143,8 @@ class RowGroup:
     def __getitem__(self, chosen: Any) -> RowGroup:
         polynomial = None if self.polynomial is None else self.polynomial[chosen]
         keys = {purpose: key[chosen] for purpose, key in self.keys.items()}
-        return RowGroup(
-            self.x[chosen], self.at_x[chosen], polynomial, keys, None if self.orders is None else self.orders[chosen]
-        )
+        orders, known = (None if part is None else part[chosen] for part in (self.orders, self.known))
+        return RowGroup(self.x[chosen], self.at_x[chosen], polynomial, keys, orders, known)
 
     def taking(self, taken: Any) -> RowGroup:
         """With the background rows that are `taken` (r, M) as the first blocks, equally many for each row."""
@@ -154,58 +165,109 @@ def walk_terms(common: DeviceData, group: RowGroup, units: Any, terms: Any, star
 
     `units` are the numbers of each row's units, `terms` has the shape (rows * units, players + 1, o, functions).
     """
-    device, p = group.x.device, common.n_players
-    flat = torch.arange(start, stop, device=device)
+    flat = torch.arange(start, stop, device=group.x.device)
     rows = flat // len(units)
-    units = units[flat - rows * len(units)]
-    ranks = random_ranks(unit_keys(group.keys[Purpose.COALITIONS][rows], units), p)
-    by_column = ranks[:, common.owner]
-    masks = prefix_masks(by_column, p)
-    x, at_x = group.x[rows], group.at_x[rows]
-    draws, at_draws = _draws(common, group, rows, units)
-    gaps = None
-    if common.conditioner is None:
-        dtype = common.evaluator.dtype
-        inputs = mixed_rows(masks, x.to(dtype), draws.to(dtype)).flatten(1, 2)
-        if group.polynomial is not None:
-            gap = x - draws
-            gaps = mixed_rows(masks, torch.zeros_like(gap), gap).flatten(1, 2)
-    else:
-        gaps = common.conditioner.walk_gaps(by_column, masks, x - draws).flatten(1, 2)
-        if at_draws is None:
-            gaps = torch.cat([gaps, (x - draws)[:, None]], dim=1)
-        inputs = common.conditioner.to_inputs(x[:, None] - gaps)
-    n = inputs.shape[1]
+    walks = Walks.of(common, group, rows, units[flat - rows * len(units)])
+    n, at_x, at_draws = walks.inputs.shape[1], group.at_x[rows], walks.at_draws
     # an error names explained rows, and only then is there something to compute for it
-    outputs = common.evaluator(inputs.flatten(0, 1), f"the walks of units {start} to {stop - 1}")
+    outputs = common.evaluator(walks.inputs.flatten(0, 1), f"the walks of units {start} to {stop - 1}")
     values = outputs.reshape(stop - start, n, -1)
     if at_draws is None:
         at_draws = values[:, -1]
         base = at_draws
     else:
         base = common.at_draws.mean(dim=0).expand_as(at_draws)
-    terms[start:stop, ..., 0] = _contributions(values, at_draws, at_x, base, ranks)
+    terms[start:stop, ..., 0] = contributions(values, at_draws, at_x, base, walks.ranks)
     if group.polynomial is not None:
-        of_control = group.polynomial.values(rows, gaps)
+        of_control = group.polynomial.values(rows, walks.gaps)
         if common.finite:
-            at_gap = group.polynomial.values(rows, (x - draws)[:, None])[:, 0]
+            at_gap = group.polynomial.values(rows, (walks.x - walks.draws)[:, None])[:, 0]
             base = torch.zeros_like(at_gap)  # f is known at all draws: no error for a control to explain
         else:
             base = at_gap = of_control[:, -1]
-        terms[start:stop, ..., 1] = _contributions(of_control, at_gap, at_x, base, ranks)
+        terms[start:stop, ..., 1] = contributions(of_control, at_gap, at_x, base, walks.ranks)
+    if common.surrogate is not None:
+        terms[start:stop, ..., 1:] = _surrogate_terms(common.surrogate, group, rows, walks)
 
 
-def _draws(common: DeviceData, group: RowGroup, rows: Any, units: Any) -> tuple[Any, Any]:
-    """Draws `(u, c)` of units and f there `(u, o)`, None where it is to be evaluated."""
+@dataclass(frozen=True)
+class Walks:
+    """Some pairs of walks: what is random in them, and the rows that they evaluate.
+
+    Attributes
+    ----------
+    ranks : tensor of shape (u, players)
+    x, draws : tensors of shape (u, c)
+    at_draws : tensor of shape (u, o) or None
+        f at the draws; None where they are evaluated with the rest, as the last rows.
+    rows_of_units : tensor of shape (u,) or None
+        Which background rows the draws are.
+    masks : tensor of bool, shape (u, players - 1, c)
+    gaps : tensor of shape (u, n, c) or None
+        X less what is evaluated, where it is needed.
+    inputs : tensor of shape (u, n, c)
+    """
+
+    ranks: Any
+    x: Any
+    draws: Any
+    at_draws: Any
+    rows_of_units: Any
+    masks: Any
+    gaps: Any
+    inputs: Any
+
+    @classmethod
+    def of(cls, common: DeviceData, group: RowGroup, rows: Any, units: Any) -> Walks:
+        """Units of these numbers of some rows of a group."""
+        p = common.n_players
+        ranks = random_ranks(unit_keys(group.keys[Purpose.COALITIONS][rows], units), p)
+        by_column = ranks[:, common.owner]
+        masks, x, gaps = prefix_masks(by_column, p), group.x[rows], None
+        draws, at_draws, rows_of_units = _draws(common, group, rows, units)
+        if common.conditioner is None:
+            dtype = common.evaluator.dtype
+            inputs = mixed_rows(masks, x.to(dtype), draws.to(dtype)).flatten(1, 2)
+            if group.polynomial is not None:
+                gap = x - draws
+                gaps = mixed_rows(masks, torch.zeros_like(gap), gap).flatten(1, 2)
+        else:
+            gaps = common.conditioner.walk_gaps(by_column, masks, x - draws).flatten(1, 2)
+            if at_draws is None:
+                gaps = torch.cat([gaps, (x - draws)[:, None]], dim=1)
+            inputs = common.conditioner.to_inputs(x[:, None] - gaps)
+        return cls(ranks, x, draws, at_draws, rows_of_units, masks, gaps, inputs)
+
+
+def _surrogate_terms(surrogate: DeviceWaves, group: RowGroup, rows: Any, walks: Walks) -> Any:
+    """The controls of some units, `(u, players + 1, o, controls)`."""
+    inputs = walks.inputs
+    if inputs.dtype not in (surrogate.dtype, torch.float64):  # the module's own type is too narrow for a control
+        inputs = mixed_rows(walks.masks, walks.x.to(surrogate.dtype), walks.draws.to(surrogate.dtype)).flatten(1, 2)
+    values = surrogate.values(inputs.flatten(0, 1)).reshape(*inputs.shape[:2], -1)
+    at_x = surrogate.values(group.x)[rows]
+    if walks.at_draws is None:
+        return contributions(values, values[:, -1], at_x, values[:, -1], walks.ranks)[..., None]
+    at_draws = surrogate.values(walks.draws)
+    terms = contributions(values, at_draws, at_x, torch.zeros_like(at_draws), walks.ranks)
+    own = group.known[rows, walks.rows_of_units]
+    both = terms.new_zeros((*terms.shape, 2))
+    both[:, :-1, :, 0] = terms[:, :-1] - own
+    both[:, :-1, :, 1] = own - group.known.mean(dim=1)[rows]
+    return both
+
+
+def _draws(common: DeviceData, group: RowGroup, rows: Any, units: Any) -> tuple[Any, Any, Any]:
+    """Draws `(u, c)` of units, f there `(u, o)`, None where it is to be evaluated, and which background rows."""
     if not common.finite:
         keys = unit_keys(group.keys[Purpose.DRAWS][rows], units)
         normals = standard_normals(keys, len(common.owner))
-        return common.conditioner.draws(normals), None  # type: ignore[union-attr]
+        return common.conditioner.draws(normals), None, None  # type: ignore[union-attr]
     rows_of_units = group.rows_of_units(common, units, rows)
-    return common.draws[rows_of_units], common.at_draws[rows_of_units]
+    return common.draws[rows_of_units], common.at_draws[rows_of_units], rows_of_units
 
 
-def _contributions(values: Any, at_draws: Any, at_x: Any, base: Any, ranks: Any) -> Any:
+def contributions(values: Any, at_draws: Any, at_x: Any, base: Any, ranks: Any) -> Any:
     """Terms `(u, players + 1, o)` from values `(u, 2 (players - 1) [+ 1], o)` of prefixes and of complements.
 
     The player at place t adds v(t + 1) - v(t) on the way and w(t) - w(t + 1) on the way back, w being the values of

@@ -1,0 +1,67 @@
+"""A shared surrogate fitted on the device of a torch module, to evaluations along walks of rows to be explained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from controlshap._random import Purpose
+from controlshap._types import FloatArray
+from controlshap.controls.base import FoldedRows
+from controlshap.controls.shared import SharedSurrogate
+from controlshap.controls.wide_network import fit_waves
+from controlshap.engine.device.evaluation import (
+    DeviceEvaluator,
+    evaluate_rows,
+    in_chunks,
+    most_rows,
+    refuse_not_finite,
+    to_host,
+)
+from controlshap.engine.device.explain import make_data
+from controlshap.engine.device.walks import RowGroup, Walks
+from controlshap.models.torch_module import evaluation_mode
+from controlshap.problem import Problem
+
+#: Cosines of each output; gradient steps, and rows in each: a GPU takes thousands of rows in the time of a few.
+N_WAVES, N_STEPS, STEP_ROWS = 128, 1000, 2048
+
+
+def fit_on_device(
+    problem: Problem, rows: FloatArray, budget: int, entropy: int, device: str | None = None
+) -> SharedSurrogate:
+    """Cosines fitted to about `budget` evaluations of walks from some rows `(r, c)`, in a random order of these."""
+    # walks of their own: those of an explanation with the same number may not have been fitted to
+    seeds = np.random.SeedSequence(entropy, spawn_key=(int(Purpose.SURROGATE),))
+    evaluator, imputer = DeviceEvaluator.of(problem.model.source, device), problem.imputer
+    with evaluation_mode(evaluator.module), torch.no_grad():
+        own = int(seeds.generate_state(1, np.uint64)[0])
+        common = make_data(evaluator, imputer, own, problem.base.values[:, :, 0])
+        n_walks = max(1, budget // (2 * common.n_players - 2 + (not common.finite)))
+        chosen = np.random.default_rng(seeds).permutation(len(rows))[:n_walks]
+        x = torch.as_tensor(rows[chosen], dtype=torch.float64, device=evaluator.device)
+        at_x = evaluate_rows(evaluator, common.conditioner, x, "row", 0)
+        group = RowGroup.of(common, x, at_x, None, 0)
+        parts: list[tuple[Any, Any]] = []
+
+        def work(start: int, stop: int) -> None:
+            flat = torch.arange(start, stop, device=x.device)
+            walks = Walks.of(common, group, flat % len(x), flat // len(x))
+            inputs = walks.inputs.flatten(0, 1)
+            parts.append((inputs, common.evaluator(inputs, f"walks {start} to {stop - 1} of the surrogate")))
+
+        columns = x.shape[1] * (8 if common.conditioner else 2)
+        in_chunks(n_walks, most_rows(None, evaluator.device, columns) // common.unit_cost or 1, work, "pair of walks")
+        inputs, outputs = (torch.cat(part) for part in zip(*parts, strict=True))
+        refuse_not_finite(outputs, range(len(outputs)), "evaluation")
+        found = to_host(inputs.to(torch.float64)), to_host(outputs)
+        functions = tuple(
+            fit_waves(
+                FoldedRows(found[0], found[1][:, output], np.full(len(found[0]), -1), output), None, N_WAVES, N_STEPS,
+                min(STEP_ROWS, len(found[0])), x,
+            )
+            for output in range(found[1].shape[1])
+        )  # fmt: skip
+    return SharedSurrogate(functions, len(x) + len(found[0]))
