@@ -251,7 +251,7 @@ def known_controls(
     rng = stream(sampler.entropy, Purpose.KNOWN_VALUES, sampler.row)
     in_closed_form = problem.players.arrangement is None or all(one.takes_arrangements for one, _, _ in fitted.distinct)
     if imputer.known_values == "of draws" and in_closed_form:
-        return MarginalControls.of(fitted, sampler.kept.visited_rows(), folds.of_kept, rng)
+        return MarginalControls.of(fitted, sampler.kept.visited_rows(), folds.of_samples, rng)
     tolerances = KNOWN_SHARE * np.array([_residual(rows, functions) for rows in data]) / sampler.n_units
     n_walks = sampler.n_units * _evaluations_of_a_unit(sampler) / (2 * problem.players.n_players)
     if imputer.known_values == "of normal scores":
@@ -297,6 +297,12 @@ def _unit_controls(sampler: UnitSampler, folds: Folds, known: KnownControls) -> 
         controls = np.empty((len(fold), *parts[0][1].shape[1:]))
         for chosen, part in parts:
             controls[chosen] = part
+        if folds.taken is not None:
+            # how functions differ at a row that every fold knows is no noise: all folds have the mean of all
+            chosen = np.flatnonzero(folds.taken[units.ids.unit])
+            some = units.design[chosen], units.draws.rows[chosen], None if units.rows is None else units.rows[chosen]
+            for_rows = [known.controls(k, *some)[..., 1::2] for k in range(folds.n_folds)]
+            controls[chosen, ..., 1::2] = np.einsum("k,k...->...", folds.shares, for_rows)
         return controls
 
     at_once = max(1, BATCH_DOUBLES // (_evaluations_of_a_unit(sampler) * len(sampler.game.x)))

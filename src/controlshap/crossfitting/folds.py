@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controlshap._random import Purpose, stream
-from controlshap._types import FloatArray, IntArray
+from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.sampling.units import CHUNK
 from controlshap.statistics.size_strata import SizeStrata
@@ -26,15 +26,25 @@ class Folds:
     of : callable
         Folds of some units; -1 for units of none, to which every function is fitted.
     shares : ndarray of shape (n_folds,)
-        Share of the units that each fold has.
+        Share of the units that each fold has, but for those of rows that are taken all.
     of_kept : ndarray of shape (n_units,) or None
         Folds of all units; None where batches of them are kept.
+    taken : ndarray of bool, shape (n_units,), or None
+        Units of rows that are taken all; None where there are none.
     """
 
     n_folds: int
     of: Callable[[UnitIds], IntArray]
     shares: FloatArray
     of_kept: IntArray | None = None
+    taken: BoolArray | None = None
+
+    @property
+    def of_samples(self) -> IntArray | None:
+        """Folds of all units, and -1 for those of rows that are taken all."""
+        if self.of_kept is None or self.taken is None:
+            return self.of_kept
+        return np.where(self.taken, -1, self.of_kept)
 
 
 def deal_units(sampler: UnitSampler, n_folds: int, rng: np.random.Generator) -> Folds:
@@ -47,8 +57,11 @@ def deal_units(sampler: UnitSampler, n_folds: int, rng: np.random.Generator) -> 
     if sizes is not None:
         return _deal_distinct(sizes, n_folds, rng)
     if not sampler.is_batched:
-        fold = deal(sampler.strata(), n_folds, rng)
-        return Folds(int(fold.max()) + 1, lambda ids: fold[ids.unit], np.bincount(fold) / len(fold), fold)
+        strata = sampler.strata()
+        fold, taken = deal(strata, n_folds, rng), ~strata.sampled[strata.index]
+        counts = np.bincount(fold[~taken], minlength=int(fold.max()) + 1)
+        own = taken if taken.any() else None
+        return Folds(len(counts), lambda ids: fold[ids.unit], counts / counts.sum(), fold, own)
     shares = np.full(n_folds, 1.0 / n_folds)
     if sampler.strata().is_independent:
         return Folds(n_folds, lambda ids: deal_chunks(ids, n_folds, sampler.entropy, sampler.row), shares)

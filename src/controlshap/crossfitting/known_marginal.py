@@ -144,7 +144,7 @@ class MarginalControls(KnownControls):
         """Values of the background's rows, or of the visited ones and a random part of the others.
 
         `rows` (n, draws) are the background rows of all units, or of all visited blocks, and `fold` (n,) their folds
-        where each has one.
+        where each has one, -1 for those that are taken all.
         """
         background, n_folds = fitted.imputer.finite_draws, len(fitted.by_fold)
         assert background is not None
@@ -154,7 +154,7 @@ class MarginalControls(KnownControls):
         if n <= MOST_ROWS or each < 2 * GROUPS:
             values = _values(fitted, [background] * n_folds)
             means = [known.mean(axis=0) for known in values]
-            shift = _shift(values, visited, rows, fold)
+            shift = _shift(values, rows, fold)
             none = np.zeros((0, *means[0].shape))
             return cls(fitted, values, [mean + shift for mean in means], np.arange(n), none)
         others = np.setdiff1d(np.arange(n), visited)
@@ -168,7 +168,7 @@ class MarginalControls(KnownControls):
             share * known.mean(axis=0) + (1.0 - share) * other.mean(axis=0)
             for known, other in zip(values, of_others, strict=True)
         ]
-        shift = share * _shift(values, np.arange(len(visited)), places[rows], fold)
+        shift = share * _shift(values, places[rows], fold)
         errors = (1.0 - share) * _errors(values, of_others, fitted.shares, len(others))
         return cls(fitted, values, [mean + shift for mean in means], places, errors)
 
@@ -211,7 +211,7 @@ def _values(fitted: FittedFunctions, rows: Sequence[FloatArray]) -> list[FloatAr
     return by_fold
 
 
-def _shift(values: list[FloatArray], visited: IntArray, drawn: IntArray, fold: IntArray | None) -> FloatArray:
+def _shift(values: list[FloatArray], drawn: IntArray, fold: IntArray | None) -> FloatArray:
     """Correction of the folds' means over rows (the visited ones among them), which are compared with unseen rows.
 
     A function knows the rows it was fitted to better than others. Given it, the fold's own rows and those that nobody
@@ -221,7 +221,7 @@ def _shift(values: list[FloatArray], visited: IntArray, drawn: IntArray, fold: I
     shift = np.zeros(values[0].shape[1:])
     if fold is None or drawn.shape[1] > 1:
         return shift
-    own = [np.unique(drawn[fold == k]) for k in range(len(values))]
+    own, visited = [np.unique(drawn[fold == k]) for k in range(len(values))], np.unique(drawn[fold >= 0])
     if sum(len(rows) for rows in own) != len(visited):
         return shift  # rows of several folds
     for known, rows in zip(values, own, strict=True):
