@@ -13,9 +13,10 @@ import platform
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import islice
 from numbers import Real
 from pathlib import PurePath
 from typing import Any
@@ -122,8 +123,8 @@ def check_outputs(raw: Any, n_rows: int, n_outputs: int | None, where: str) -> F
 
 def _way_to_numbers(raw: Any) -> str:
     """The way from labels of classes, or from anything else, to numbers."""
-    dtype = getattr(raw, "dtype", None)
-    if getattr(dtype, "kind", "") in "OUST" and all(isinstance(label, str) for label in np.ravel(raw)[:8]):
+    listed = isinstance(raw, Iterable) and not isinstance(raw, Mapping) and getattr(raw, "ndim", 1) > 0
+    if listed and all(isinstance(label, str) for label in islice(raw, 8)):
         return "These look like labels of classes: pass the fitted classifier itself, or its `predict_proba`."
     return "Pass a function that returns a probability, a score or a prediction."
 
