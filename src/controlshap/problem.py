@@ -199,9 +199,16 @@ class Assembly:
         return hash_array(self.background)
 
     @property
-    def answers_digest(self) -> str:
-        """Digest of what the model said on the background (with random draws, on its center), to know it again."""
-        return hash_array(self.problem().base.values)
+    def evaluated_once(self) -> dict[str, Any]:
+        """Evaluations spent once for all rows, and a digest of the model's answers, as results keep them.
+
+        The answers are those on the background; with random draws, on its center.
+        """
+        return {
+            "n_background_evaluations": self.n_background_evaluations,
+            "n_surrogate_evaluations": self.n_surrogate_evaluations,
+            "answers_digest": hash_array(self.problem().base.values),
+        }
 
     @property
     def n_background_evaluations(self) -> int:

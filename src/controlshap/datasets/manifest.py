@@ -196,10 +196,10 @@ def identify_explainer(assembly: Assembly) -> dict[str, Any]:
     settings = header.pop("settings")
     identity = {f"settings: {name}": _shorten(value) for name, value in settings.items()}
     identity |= {name: _shorten(value) for name, value in header.items() if name not in _COMPUTED}
-    return identity | {f"array {name}": hash_array(array) for name, array in arrays.items() if name not in _COMPUTED}
+    return identity | {f"array {name}": hash_exactly(array) for name, array in arrays.items() if name not in _COMPUTED}
 
 
-def hash_array(array: Any) -> str:
+def hash_exactly(array: Any) -> str:
     """SHA-256 of type, shape and contents."""
     digest = hashlib.sha256(f"{array.dtype.str} {array.shape}".encode())
     digest.update(np.ascontiguousarray(array).tobytes())

@@ -182,11 +182,7 @@ def _predict_background(assembly: Assembly, stopping: Stopping) -> FloatArray:
 
 def _describe_run(assembly: Assembly, limits: Limits, stopping: Stopping, model_hash: str | None) -> dict[str, Any]:
     """Settings that the explanation keeps."""
-    settings = describe_call(assembly, limits, stopping) | {
-        "n_background_evaluations": assembly.n_background_evaluations,
-        "n_surrogate_evaluations": assembly.n_surrogate_evaluations,
-        "answers_digest": assembly.answers_digest,
-    }
+    settings = describe_call(assembly, limits, stopping) | assembly.evaluated_once
     return settings if model_hash is None else settings | {"model_hash": model_hash}
 
 

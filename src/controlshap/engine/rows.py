@@ -76,14 +76,8 @@ def explain_rows(
     results = _explain_items(explain, problem, stopping, list(enumerate(rows, start=first)), n_jobs, lesson)
     results_of_rows = limit_kept(_report_progress(results, Reporter(progress, len(rows), 0, DELAY)), keep)
     warn_unfinished(results_of_rows, stopping, names or range(first, first + len(rows)))
-    settings = settings | {
-        "n_background_evaluations": assembly.n_background_evaluations,
-        "n_surrogate_evaluations": assembly.n_surrogate_evaluations,
-        "answers_digest": assembly.answers_digest,
-    }
-    explanation = collect_rows(
-        assembly, problem, RowArrays.stack(results_of_rows), assembly.encoding.data(rows), entropy, settings
-    )
+    settings, data = settings | assembly.evaluated_once, assembly.encoding.data(rows)
+    explanation = collect_rows(assembly, problem, RowArrays.stack(results_of_rows), data, entropy, settings)
     history = tuple(histories(results_of_rows)) if stopping.staged else None
     return replace(explanation, history=history, row_numbers=np.arange(first, first + len(rows)), row_names=names)
 

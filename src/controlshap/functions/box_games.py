@@ -21,7 +21,7 @@ from scipy import special
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray, IntArray
 from controlshap.data.players import Players
-from controlshap.functions.tree_pairs import pair_weights
+from controlshap.functions.tree_pairs import leaf_weights
 from controlshap.functions.trees import (
     CHUNK_BYTES,
     TreeFunction,
@@ -139,7 +139,7 @@ class BoxGames:
         row, p = self._at_row(x), self.players.n_players
         mixed, neither = np.zeros(len(row.satisfied)), np.zeros(self.boxes.n_leaves)
         index = np.zeros((p * p, self.boxes.values.shape[1]))
-        of_both, of_mixed = pair_weights(len(self._gain))
+        of_both, of_mixed = leaf_weights(len(self._gain))
         for block in self._blocks():
             for batch in self._batches(row, block, min(_CACHE_BYTES, CHUNK_BYTES), pair_bytes=0):
                 n_failed, top = row.n_failed[batch.leaves], len(batch.levels)

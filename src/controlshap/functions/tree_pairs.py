@@ -16,7 +16,7 @@ from scipy import special
 from controlshap._types import FloatArray, IntArray
 
 
-def pair_weights(most: int) -> tuple[FloatArray, FloatArray]:
+def leaf_weights(most: int) -> tuple[FloatArray, FloatArray]:
     """Weights of a leaf for two of `a` factors of x only beside `b` of the draw only, and for one of each.
 
     `(a-2)! b! / (a+b-1)!` and `(a-1)! (b-1)! / (a+b-1)!`, of which the second is taken off; 0 where there is no such
@@ -86,7 +86,7 @@ def _subset_weights(size: int, n_failed: int) -> FloatArray:
 
     Rows are the subsets of these that a draw does not satisfy.
     """
-    both, mixed = pair_weights(size + n_failed)
+    both, mixed = leaf_weights(size + n_failed)
     first, second = np.triu_indices(size + n_failed, 1)
     lacking = ((np.arange(1 << size)[:, None] >> np.arange(size + n_failed)) & 1).astype(float)
     n_lacking = lacking.sum(axis=1).astype(np.intp)

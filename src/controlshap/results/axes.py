@@ -30,7 +30,7 @@ def field_names(record: Any, *, axis: str) -> tuple[str, ...]:
     return tuple(f.name for f in fields(record) if axis in f.metadata["axes"])
 
 
-def take_rows(record: Any, index: IntArray) -> dict[str, Any]:
+def select_rows(record: Any, index: IntArray) -> dict[str, Any]:
     """The fields of a record that have rows, with some of the rows."""
     values = {name: getattr(record, name) for name in field_names(record, axis="rows")}
     return {name: _take(value, index) for name, value in values.items()}

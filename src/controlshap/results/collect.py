@@ -11,7 +11,7 @@ import numpy as np
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.controls.base import EvaluatedRows
 from controlshap.data.players import Players
-from controlshap.results.axes import take_rows
+from controlshap.results.axes import select_rows
 from controlshap.results.explanation import Explanation, History, StrArray
 from controlshap.statistics.analysis import Analysis
 
@@ -267,7 +267,7 @@ def merge(
         return before
     rows = list(refined)
     after = build(RowArrays.stack(list(refined.values())), before.data[rows], before.entropy, settings)
-    of_rows = take_rows(before, np.array(rows))
+    of_rows = select_rows(before, np.array(rows))
     after = replace(after, **{name: of_rows[name] for name in ("row_numbers", "row_names", "kept")})
     order = np.arange(len(before))
     order[rows] = len(before) + np.arange(len(rows))

@@ -15,7 +15,7 @@ from controlshap._imports import require
 from controlshap._other_names import RESULT_ATTRIBUTES, refuse_attribute
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.data.table import RowName
-from controlshap.results.axes import axes, output_number, row_index, take_output, take_rows
+from controlshap.results.axes import axes, output_number, row_index, select_rows, take_output
 from controlshap.results.row_names import RowsByName
 from controlshap.statistics.one_more_jump import FEWEST_DOF
 
@@ -187,7 +187,7 @@ class Explanation:
         return len(self.values)
 
     def __getitem__(self, rows: Any) -> Explanation:
-        return replace(self, **take_rows(self, row_index(rows, len(self), lambda: self.row_names)))
+        return replace(self, **select_rows(self, row_index(rows, len(self), lambda: self.row_names)))
 
     def __iter__(self) -> Iterator[Explanation]:
         return (self[row] for row in range(len(self)))
