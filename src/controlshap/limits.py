@@ -10,9 +10,9 @@ from controlshap._checks import check_guarantee, check_level, check_positive, ch
 from controlshap._errors import InvalidArgumentError
 from controlshap.statistics.stopping import Stopping, parse_rules
 
-#: Model evaluations a row, where nothing is said.
+#: Model evaluations of a row by default.
 DEFAULT_BUDGET = 10_000
-#: Most evaluations of a row that has something to stop for.
+#: Most evaluations of a row by default if it has goals to stop at.
 EARLY_BUDGET = 1_000_000
 
 
@@ -33,7 +33,7 @@ class LimitOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """When a row stops, and what it brings beside values; the arguments of a call with the same names.
+    """When a row stops, and what it computes beside values; the arguments of a call with the same names.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Limits:
         Stop when this is certain: "signs", "top 5", "ranking", "ranking 5", or "top 3 interactions", which brings
         interactions.
     level : float
-        Probability that all that `stop` certifies for a row (and output) is right.
+        Probability that everything that `stop` certifies for a row (and output) is right.
     time_limit : float or None
         Most seconds for each row, roughly.
     interactions : {None, 2}
@@ -56,9 +56,9 @@ class Limits:
     surrogate : {None, "online"}
         "online" for rows that are controlled by what was learned from the rows before them.
     guarantee : {None, "finite"}
-        "finite" for units that give intervals which hold for any number of them.
+        "finite" for intervals that hold for any number of units.
     output_range : (float, float) or None
-        What the model's outputs cannot leave, for the guarantee.
+        Range that the model's outputs cannot leave, for the guarantee.
     """
 
     budget: int | None = None
@@ -97,7 +97,7 @@ class Limits:
             )
 
     def stopping(self, n_players: int, *, staged: bool = False) -> Stopping:
-        """The limits as the loop over a row takes them; refuses rules that do not fit the players."""
+        """The limits for the loop over a row; refuses rules that do not fit the players."""
         rules = parse_rules(self.stop, n_players)
         interactions = self.interactions is not None or any(rule.of_pairs for rule in rules)
         if interactions and n_players < 2:

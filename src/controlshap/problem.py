@@ -1,6 +1,6 @@
 """Everything about an explanation that does not depend on the explained row.
 
-`Assembly` is what the arguments of an `Explainer` become; `Problem` adds what the model says about the background.
+`Assembly` holds the checked arguments of an `Explainer`; `Problem` adds the model's answers on the background.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from controlshap.data.orders import Hierarchy, Order
     from controlshap.values.refits import Refits
 
-#: Players up to which coalitions of correlated features are enumerated for a known form: 2^15 of them take a tenth of a
-#: second with 15 columns.
+#: Most players whose coalitions are enumerated for a known form with correlated features: 2^15 of them take a tenth of
+#: a second with 15 columns.
 MOST_CONDITIONED = 15
 
 
@@ -46,15 +46,14 @@ MOST_CONDITIONED = 15
 class Problem:
     """The assembled parts.
 
-    `base` has the model alone; with draws from a distribution it holds one evaluation, which tells the outputs.
-    `estimator` and `controls` are None where they are chosen by budget ("auto"). `form` is what the model was
-    recognised as, where that is asked for ("auto" twice) and it agrees with the model on the background. `shared` is a
-    surrogate that was fitted before; `seconds` is what an evaluation takes, where it was told; `margin` is the known
-    margin of a classifier whose probability has no known form; `interactions` says that a call asks for these,
-    `by_pairs` that it may end by them; `refits` are the fits to parts of the background where the error of the
-    distribution is asked for; `noise` (outputs,) is the standard deviation of an answer of a model that answers
-    differently when asked again, None for others; `output_range` is what no output leaves where a call asks for a
-    finite guarantee, None in other calls.
+    `base` holds the model alone; with draws from a distribution it has one evaluation, which shows the number of
+    outputs. `estimator` and `controls` are None if they are chosen by budget ("auto"). `form` is the known form of a
+    recognised model, if both are "auto" and it agrees with the model on the background. `shared` is a surrogate that
+    was fitted before; `seconds` is the time of an evaluation, if it was stated; `margin` is the known margin of a
+    classifier whose probability has no known form; `interactions` is set if a call asks for these, `by_pairs` if they
+    may end its runs; `refits` are the fits to parts of the background if the error of the distribution is asked for;
+    `noise` (outputs,) is the standard deviation of the answers of a model that answers differently when asked again,
+    else None; `output_range` is the range of the outputs if a call asks for a finite guarantee, else None.
     """
 
     model: Model
@@ -86,13 +85,13 @@ class Problem:
 
     @property
     def is_plain(self) -> bool:
-        """Whether all strategies are left to "auto", and nothing is known or asked beside the values themselves."""
+        """Whether all strategies are "auto", no function is known, and nothing is asked for beside the values."""
         asked = (self.estimator, self.controls, self.variance, self.players.arrangement, self.output_range)
         known = (self.shared, self.margin, self.noise)
         return not self.interactions and all(part is None for part in (*asked, *known))
 
     def for_row(self, x: FloatArray) -> tuple[Problem, FloatArray]:
-        """The problem of one row, and the row as the value function has it."""
+        """The problem of one row, and the row in the form that the value function takes."""
         imputer, own = self.imputer.for_row(x)
         return self if imputer is self.imputer else replace(self, imputer=imputer), own
 
@@ -130,7 +129,7 @@ class Assembly:
 
     def __init__(self, model: Any, background: Any, groups: Groups, settings: Mapping[str, Any]) -> None:
         self.settings = dict(settings)
-        # Once: writing out the arrays of a value function takes longer than many an explanation.
+        # Once, since printing the arrays of a value function may take longer than an explanation.
         self.description = {n: v if isinstance(v, (str, int)) else repr(v) for n, v in self.settings.items()}
         adapted = as_model(
             model, settings.get("output", "auto"), settings.get("of_class")
@@ -163,7 +162,7 @@ class Assembly:
         self.n_background = table.n_rows
         if value_function.draws_background and table.n_rows > most:
             table = sample_table(table, most)
-        # gaps are told to surrogates by a flag, unless the model's own form understands NaN
+        # missing values are flagged for surrogates, unless the model's own form handles NaN
         flags = has_gaps(table) and value_function.handles_missing
         flags = flags and self._recognise(adapted, value_function, len(table.column(0))) is None
         self.encoding = make_encoding(table, self.column_names, flag_missing=flags)
@@ -241,7 +240,7 @@ class Assembly:
             self._problem = None if self._problem is None else replace(self._problem, model=self.model)
 
     def draft(self) -> Problem:
-        """The problem before the model was asked anything: `base` has rows and no values."""
+        """The problem before any model evaluation: `base` has rows and no values."""
         if self._problem is not None:
             return self._problem
         draws = self.imputer.finite_draws
@@ -267,7 +266,7 @@ class Assembly:
         return self._problem
 
     def _measure_noise(self, base: BaseSample) -> FloatArray | None:
-        """Ask some rows again, in another order and batch; where answers differ beyond rounding, say so."""
+        """Ask for some rows again, in another order and batch, and warn if answers differ beyond rounding."""
         places = np.arange(REPEATED) % max(1, len(base.rows))
         rows, answers = base.rows[places], base.values[places, :, 0]
         if not base.finite:  # one row says little of labels

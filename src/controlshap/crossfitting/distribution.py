@@ -1,13 +1,13 @@
 """Errors of values because the distribution of the features was estimated from the background.
 
-Absent features are drawn from what was fitted to n background rows, so that values would be others with another n rows,
-however well they are computed. A jackknife tells by how much: the fit is repeated without each of K blocks of rows, and
-with `phi_k` the values of a function under the fit without block k their variance is
+Absent features are drawn from a distribution that was fitted to n background rows, so that the values would differ with
+another n rows, however well they are computed. A jackknife estimates by how much: the fit is repeated without each of K
+blocks of rows, and with `phi_k` the values of a function under the fit without block k their variance is
 
     (K - 1)/K sum_k (phi_k - mean of phi)^2
 
-The function is the one fitted to the row's evaluations, or the model's own form: neither asks the model. All fits see
-the same permutations and the same random numbers, so that what is left is the difference of the fits.
+The function is the one fitted to the row's evaluations, or the model's own form: neither needs model evaluations. All
+fits use the same permutations and the same random numbers, so that only the fits differ.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from controlshap.values.refits import Refits
 #: what a fit changes depends on the walk: with 50 pairs and draws the error of a small value of a causal network is
 #: half of what 500 tell, and with 50 and known means errors are within 10 % of those of refitted explainers.
 N_PAIRS, N_DRAWN = 50, 400
-#: Least share of the variance of evaluations that a function must explain to stand for the model.
+#: Least share of the variance of evaluations that a function must explain to replace the model.
 LEAST_SHARE = 0.5
 
 
@@ -59,7 +59,7 @@ def distribution_variances(
     imputer : Imputer
         The fit to the whole background, for this row.
     x : ndarray of shape (columns,)
-        The row as that sees it.
+        The row in the columns of that fit.
     shares : ndarray of shape (outputs,)
         Share of the variance of the model's evaluations that each function explains. What it does not explain is
         taken to move with the fit as what it does.

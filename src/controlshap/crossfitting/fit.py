@@ -1,16 +1,16 @@
-"""Controls fitted to the evaluations of the very explanation that they control, with cross-fitting.
+"""Controls fitted to the evaluations of the explanation that they control, with cross-fitting.
 
 Units are dealt into folds; each fold is controlled by functions fitted to the evaluated rows of the others. A function
-gives two controls, both of known value 0. For independent features: what a unit of g misses of g's own value for its
-draws (noise of coalitions), and how that value differs from the mean over the background (noise of rows). For
-correlated features: what a unit of g misses of its mean over draws (noise of draws), and how that differs from the
-simulated value (noise of coalitions). Under any other value function the first is what a unit misses of the simulated
-value, and the second is 0.
+g gives two controls, both of known value 0. For independent features they are the difference between a unit of g and
+g's own value for the unit's draws (noise of coalitions), and between that value and the mean over the background (noise
+of rows). For correlated features they are the difference between a unit of g and its mean over draws (noise of draws),
+and between that mean and the simulated value (noise of coalitions). Under any other value function the first is the
+difference between a unit and the simulated value, and the second is 0.
 
-A control on trial is fitted for the first folds alone, and the others follow where it leaves less of the evaluations
-there. What a control leaves of rows orders controls as what it leaves of units does, but for few of these
-(docs/design.md, "Choices"). The coefficients settle the rest: they take the control that leaves least of the units of
-the other folds, so that a useless one costs time but no precision.
+A control on trial is fitted for the first folds alone, and for the others only if it leaves less of the evaluations
+there. Controls that leave less of rows leave less of units, too, unless there are few of these (docs/design.md,
+"Choices"). The coefficients decide the rest: they take the control that leaves least of the units of the other folds,
+so that a useless one costs time but no precision.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from controlshap.statistics.terms import LeastSquaresTerms, Terms
 #: control are 0.72 times those without at 4 units, 1.2 times at most; at 3 units 1.9 times at most
 #: (`benchmarks/few_units.py`).
 FEWEST_UNITS = 4
-#: Share of a value's variance that the error of simulated known values may have: their simulation ends there.
+#: Simulation of known values ends when the variance of their error is this share of a value's variance.
 KNOWN_SHARE = 0.01
-#: Most evaluated rows that any fit sees.
+#: Most evaluated rows that any fit uses.
 MOST_ROWS = 50_000
-#: Doubles of a batch of units that is gone through again.
+#: Doubles in a batch of units that are made again.
 BATCH_DOUBLES = 4_000_000
 
 
-#: A control stays where it leaves less than this share of the mean square that the best one before it leaves.
+#: A control on trial is kept if it leaves less than this share of the mean square that the best one before it leaves.
 LEAVES = 0.7
-#: Share of an output's variance below which nothing is tried: the controls before it are all but exact.
+#: Share of an output's variance below which nothing is tried, since the controls so far are all but exact.
 NEGLIGIBLE = 1e-4
 #: Folds are tried until they have so many rows. 400, which take up to twice the time, decide 9 of 180 otherwise, by
 #: chance (`benchmarks/fitted_controls.py --trials`).
@@ -57,11 +57,11 @@ TRIAL_ROWS = 300
 
 @dataclass(frozen=True)
 class ControlledTerms:
-    """Terms with the controls as further functions, the size of every function, and what is known of them.
+    """Terms with the controls as further functions, the size of every function, and their known values.
 
     `functions` are those that were fitted to rows, for each fold and output, and `at_rows` (M, outputs, controls) all
-    fitted controls at the rows of a finite background; `learners` has the controls that were used, those on trial only
-    where they stood it.
+    fitted controls at the rows of a finite background; `learners` are the controls that were used, those on trial only
+    if they were kept.
     """
 
     terms: Terms
@@ -89,7 +89,7 @@ def fit_functions(
 
 
 def keep_useful(learners: Sequence[Control], data: list[FoldedRows], n_folds: int) -> tuple[Control, ...]:
-    """The learners without those on trial that do not stand it."""
+    """The learners without those that fail their trial."""
     kept: list[Control] = []
     for learner in learners:
         if not learner.on_trial or _stands_trial(learner, kept, data, n_folds):
@@ -184,7 +184,7 @@ def fit_controls(
 def _at_rows(sampler: UnitSampler, functions: tuple[Functions, ...], n_controls: int) -> FloatArray | None:
     """Fitted controls `(M, outputs, controls)` at the rows of a finite background, by the functions of the first fold.
 
-    The noise of coalitions is none there, and functions of coalitions have the same rows in all units.
+    There is no noise of coalitions there, and controls that model coalitions have the same rows in all units.
     """
     if not sampler.base.finite:
         return None
@@ -197,7 +197,7 @@ def _at_rows(sampler: UnitSampler, functions: tuple[Functions, ...], n_controls:
 
 
 def training_rows(sampler: UnitSampler, folds: Folds, most: int) -> list[FoldedRows]:
-    """Evaluated rows of units evenly spread, with x and the background (of no fold), for each output."""
+    """For each output, evaluated rows of evenly spread units, with x and the background (of no fold)."""
     game = sampler.game
     ids, design, values = sampler.kept_evaluations()
     per_unit = _evaluations_of_a_unit(sampler)
@@ -221,7 +221,7 @@ def training_rows(sampler: UnitSampler, folds: Folds, most: int) -> list[FoldedR
 
 
 def sample_evaluations(sampler: UnitSampler, most: int, rng: np.random.Generator) -> EvaluatedRows:
-    """Some of the evaluated rows of all units, in random order, for what later rows learn from this one."""
+    """Some of the evaluated rows of all units, in random order, from which later rows learn."""
     game = sampler.game
     ids, design, values = sampler.kept_evaluations()
     per_unit = _evaluations_of_a_unit(sampler)
@@ -243,7 +243,7 @@ def _evaluations_of_a_unit(sampler: UnitSampler) -> int:
 def known_controls(
     problem: Problem, sampler: UnitSampler, folds: Folds, functions: tuple[Functions, ...], data: list[FoldedRows]
 ) -> KnownControls:
-    """Known values of fitted functions, in the way in which the value function has them."""
+    """Known values of fitted functions, in the way that the value function allows."""
     imputer = sampler.game.imputer
     fitted = FittedFunctions(
         functions, folds.shares, sampler.estimator, imputer, sampler.game.x, problem.memory_limit, problem.cache
@@ -266,7 +266,7 @@ def known_controls(
 def _residual(data: FoldedRows, functions: Sequence[Functions]) -> float:
     """Mean square of what the best functions leave of an output, in rows that they were not fitted to.
 
-    Over the number of units it is about the variance of a value, the share of noise that is left to sampling.
+    Divided by the number of units it is about the variance of a value.
     """
     squares, n = np.zeros(len(functions[0][data.output])), 0
     for fold, of_fold in enumerate(functions):
@@ -280,7 +280,7 @@ def _residual(data: FoldedRows, functions: Sequence[Functions]) -> float:
 def _unit_controls(sampler: UnitSampler, folds: Folds, known: KnownControls) -> FloatArray:
     """Controls of all units, `(n, components, outputs, 2 functions)`, or of regression targets `(n, draws, ...)`.
 
-    Of batches where units were merged: means of these, or of regressors times targets.
+    If units were merged, means over their batches, or means of regressors times targets.
     """
 
     def controls_of(units: Units) -> FloatArray:
@@ -310,7 +310,7 @@ def _unit_controls(sampler: UnitSampler, folds: Folds, known: KnownControls) -> 
 
 
 def _known_values(controls: list[FloatArray], roots: list[CovarianceRoot]) -> KnownValues:
-    """All controls have the value 0; their functions alone, or in equal parts, are where coefficients start from."""
+    """Known values 0 of all controls; coefficients start from each function alone, or from equal parts of all."""
     parts = [
         KnownValues(np.zeros((*root.factors.shape[1:3], part.shape[3])), root, np.zeros((0, part.shape[3])))
         for part, root in zip(controls, roots, strict=True)

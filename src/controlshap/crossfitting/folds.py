@@ -1,4 +1,4 @@
-"""Which fold each unit belongs to: a function that controls it was fitted to the other folds."""
+"""The fold of each unit, which is controlled by functions fitted to the other folds."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Folds:
 def deal_units(sampler: UnitSampler, n_folds: int, rng: np.random.Generator) -> Folds:
     """Deal the units of a sampler.
 
-    Many independent units are dealt chunk by chunk, by streams of their own. Of many units in blocks each block has had
-    several visits, so that `deal` would send these to different folds.
+    Many independent units are dealt chunk by chunk, with streams of their own. Where many units are in blocks, each
+    block had several visits, which go to different folds as in `deal`.
     """
     sizes = sampler.size_strata()
     if sizes is not None:

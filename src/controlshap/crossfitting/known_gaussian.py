@@ -1,7 +1,7 @@
 """Known Shapley values of fitted functions under a conditioned Gaussian.
 
-A network's conditional mean is known in closed form for every coalition, so only permutations are left to simulate, and
-with few players nothing: all coalitions are enumerated. Any other function is averaged over permutations and draws.
+A network's conditional mean is known in closed form for every coalition, so that only permutations are simulated; with
+few players all coalitions are enumerated instead. Any other function is averaged over permutations and draws.
 """
 
 from __future__ import annotations

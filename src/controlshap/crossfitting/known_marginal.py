@@ -1,16 +1,16 @@
-"""Known values of fitted functions: what all kinds share, and the exact ones over a finite background.
+"""Known values of fitted functions: the base class, and exact values over a finite background.
 
-The mean over N rows needs them all. Where they are many, it is taken from the V that were visited and, for the others,
-from a random part A_k of them for each fold k, which another fold does not have:
+The mean over N rows needs them all. If they are many, it is computed from the V that were visited and, for the others,
+from a random part A_k of them, disjoint for different folds k:
 
     mean_k = V/N mean of g_k over visited rows + (1 - V/N) mean of g_k over A_k
 
-Folds with parts of their own cost a fifth of what five folds with one part would for the same error. With w_k the
+Parts of their own cost five folds a fifth of what a common part would for the same error. With w_k the
 folds' shares, e rows in each part, M = N - V, S_k the variance of g_k over rows and S that of sum_k w_k g_k,
 
     var sum_k w_k mean_k = (1 - V/N)^2 (sum_k w_k^2 S_k / e - S / M)
 
-for random parts without replacement and without a row in common.
+for disjoint random parts without replacement.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.terms import UnitTerms
 from controlshap.values.base import Imputer
 
-#: Up to how many rows all are computed for each fold, and how many of the others beyond.
+#: Most rows that are all computed for each fold; with more rows, how many of the others are.
 MOST_ROWS, MOST_OTHERS = 2000, 1000
 #: Groups of a part's rows, whose scatter is the error of its mean.
 GROUPS = 20
@@ -108,7 +108,7 @@ class KnownControls(ABC):
 
 
 def interleave(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Two controls of each function side by side, and 0 where a function's values were out of reach."""
+    """Two controls of each function side by side; 0 where a function's values could not be computed."""
     both = np.stack([first, second], axis=-1).reshape(*first.shape[:-1], -1)
     finite = np.isfinite(both).all(axis=tuple(range(both.ndim - 1)))
     return np.where(finite, both, 0.0)
@@ -122,9 +122,9 @@ class MarginalControls(KnownControls):
     ----------
     fitted : FittedFunctions
     values : list of ndarray of shape (rows, players, outputs, functions)
-        For each fold; NaN where out of reach.
+        For each fold; NaN where they could not be computed.
     means : list of ndarray of shape (players, outputs, functions)
-        Means that the rows of each fold are compared with.
+        The means for each fold.
     places : ndarray of shape (background rows,)
         Place of each row of the background in `values`.
     errors : ndarray of shape (roots, players, outputs, functions)
@@ -214,9 +214,9 @@ def _values(fitted: FittedFunctions, rows: Sequence[FloatArray]) -> list[FloatAr
 def _shift(values: list[FloatArray], drawn: IntArray, fold: IntArray | None) -> FloatArray:
     """Correction of the folds' means over rows (the visited ones among them), which are compared with unseen rows.
 
-    A function knows the rows it was fitted to better than others. Given it, the fold's own rows and those that nobody
-    visited are a random part of the rest: they stand for visited and unvisited rows in the shares of these. What that
-    changes on average over folds is taken off everywhere alike. Nothing changes where all folds have all rows.
+    A function fits the rows that it was fitted to better than others. Given the function, the fold's own rows and the
+    unvisited ones are a random part of the rest: they represent visited and unvisited rows in proportion. The average
+    change over folds is subtracted in all of them. Nothing changes where all folds have all rows.
     """
     shift = np.zeros(values[0].shape[1:])
     if fold is None or drawn.shape[1] > 1:
@@ -232,8 +232,8 @@ def _shift(values: list[FloatArray], drawn: IntArray, fold: IntArray | None) -> 
 def _errors(values: list[FloatArray], of_others: list[FloatArray], shares: FloatArray, population: int) -> FloatArray:
     """Root `(folds * groups, players, outputs, functions)` of the covariance of the folds' means over others.
 
-    By the scatter of groups; that no row is in two parts, and that parts are of a finite population, is a factor which
-    the visited rows tell: all folds' functions are known for these.
+    From the scatter of groups, times a factor for disjoint parts of a finite population. The visited rows determine the
+    factor, since the functions of all folds are known for them.
     """
     spread = np.einsum("k,k...->...", shares**2, np.stack([known.var(axis=0) for known in values]))
     together = np.einsum("k,k...->...", shares, np.stack(values)).var(axis=0)

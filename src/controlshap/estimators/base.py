@@ -71,8 +71,8 @@ class UnitDraws:
 class Estimator(ABC):
     """A way to turn evaluated coalitions into Shapley values; subclass it to write your own.
 
-    `sample` draws the design of some units, `terms` evaluates and reduces it, and `unit_cost` says what a unit costs.
-    The attributes say what else the estimator can do.
+    `sample` draws the design of some units, `terms` evaluates it and reduces it to terms, and `unit_cost` is the cost
+    of a unit. The attributes declare what else the estimator can do.
     """
 
     #: Draws of each unit.
@@ -113,7 +113,7 @@ class Estimator(ABC):
         return False
 
     def n_distinct(self, n_players: int) -> float:  # noqa: ARG002
-        """Units there are, of which all together leave no error; infinite where units are drawn again."""
+        """Number of different units, which together leave no error; infinite where units are drawn with replacement."""
         return math.inf
 
     @property
@@ -130,11 +130,11 @@ class Estimator(ABC):
         """Most model evaluations of one unit."""
 
     def fewest_units(self, n_players: int) -> int:  # noqa: ARG002
-        """Units below which there is no value with an error."""
+        """Fewest units that give values with errors."""
         return 2
 
     def unit_draws(self, n_players: int) -> int:  # noqa: ARG002
-        """Draws that one unit takes in all."""
+        """Number of draws of one unit."""
         return self.n_draws
 
     def with_draws(self, most: int) -> Self:

@@ -39,7 +39,7 @@ class RowGame:
     at_x : ndarray of shape (outputs, functions)
         v(all): every function at x.
     log : EvaluationLog
-        What was evaluated before.
+        The evaluations so far.
     """
 
     x: FloatArray
@@ -50,12 +50,12 @@ class RowGame:
 
     @property
     def n_outputs(self) -> int:
-        """Outputs of the model."""
+        """Number of outputs of the model."""
         return int(self.at_x.shape[0])
 
     @property
     def n_functions(self) -> int:
-        """Functions that are evaluated on the same rows."""
+        """Number of functions that are evaluated on the same rows."""
         return int(self.at_x.shape[1])
 
     def evaluate(self, rows: FloatArray) -> FloatArray:
@@ -134,12 +134,12 @@ class RowGame:
 
 @dataclass
 class Game(RowGame):
-    """The model first, then the surrogates; counts the rows that the model is shown.
+    """The game of the model and, after it, the surrogates; counts model evaluations.
 
     Attributes
     ----------
     known : KnownRows or None
-        Rows that are known and not shown; None where coalitions do not mix the columns of two rows.
+        Rows that are known and not evaluated; None where coalitions do not mix the columns of two rows.
     """
 
     model: Model
@@ -149,7 +149,7 @@ class Game(RowGame):
     known: KnownRows | None = None
 
     def remember(self, rows: FloatArray, outputs: FloatArray) -> None:
-        """Never show x again, nor these rows of known outputs."""
+        """Take the outputs of x and of these rows as known, and never ask the model for them again."""
         known = np.concatenate([self.x[None], rows]), np.concatenate([self.at_x[None, :, 0], outputs])
         self.known = KnownRows.of(self.imputer.players, *known)
 
@@ -276,7 +276,7 @@ def start_game(
 def base_sample(
     problem: Problem, game: Game, estimator: Estimator, n_draws: int, budget: int, rng: np.random.Generator
 ) -> BaseSample:
-    """Draws behind v(0): the background or draws for this row; a stand-in where each unit draws its own."""
+    """The sample behind v(0): the background or draws for this row; a placeholder where units draw their own."""
     base = problem.base
     if base.finite:
         if not game.surrogates:

@@ -1,9 +1,9 @@
-"""The memory of one row: the terms of its units or, where they are many, of batches of them, and all evaluations.
+"""What is stored of one row: the terms of its units or, if they are many, of batches of them, and all evaluations.
 
-Units are held with the stream that they come from, and made again from it. Evaluations are held by unit, for what is
-fitted to them (`EvaluationSample`), and in their order, to go on with a run (`Recording`): it is a function of its
+Units are kept together with their stream, which makes them again. Evaluations are kept by unit, for functions that are
+fitted to them (`EvaluationSample`), and in their order, to continue a run (`Recording`): a run is a function of its
 seed, so that a longer run with the same stages begins with exactly the evaluations of the shorter one, and reads them
-from there.
+from its recording.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from controlshap.statistics.terms import BATCH, Terms, UnitTerms
 from controlshap.statistics.two_stage import TwoStageDesign
 from controlshap.statistics.visits import UnitIds
 
-#: Evaluations that are kept for fits where units are many: twice what any fit sees.
+#: Evaluations that are kept for fits if units are many: twice as many as any fit uses.
 MOST_EVALUATIONS = 100_000
-#: Units of which evaluations are kept, at least.
+#: Fewest units whose evaluations are kept.
 FEWEST_UNITS = 64
 
 
@@ -39,7 +39,7 @@ class KeptUnits:
     stream : UnitStream
         Where the next units come from.
     n_by_draw : float
-        What single draws gave is kept of so many units.
+        Units whose single draws are kept.
     """
 
     stream: UnitStream
@@ -85,9 +85,9 @@ class KeptUnits:
         return self.strata_of_rows() if self.stream.in_blocks else TwoStageDesign.independent(len(self.ids))
 
     def strata_of_rows(self) -> TwoStageDesign:
-        """The blocks that units used, also where these were drawn at random."""
+        """The design by the blocks that units used, even if these were drawn at random."""
         stream, blocks = self.stream, self.ids.block
-        # what a design finds out about its blocks is found out once
+        # a design caches what it computes of its blocks
         if self._design is None or self._design.labels is not blocks:
             exact = stream.estimator.exact_per_draw
             self._design = TwoStageDesign(blocks, stream.n_blocks, exact_within=exact, taken=stream.taken)
@@ -119,7 +119,7 @@ class BatchedUnits:
     stream : UnitStream
         Where the next units come from.
     fewest : int
-        Units before the first are merged: a regression is linearised at their solution.
+        Units that are collected before any are merged: a regression is linearised at their solution.
     """
 
     stream: UnitStream
@@ -163,7 +163,7 @@ class BatchedUnits:
         return self.stream.block_rows(self.strata().labels)
 
     def visited_rows(self) -> IntArray:
-        """Background rows `(n, draws)` that were used: all of them, which many units meet."""
+        """Background rows `(n, draws)` that were used: all, since units are many."""
         if self.stream.in_blocks:
             return self.stream.block_rows(np.arange(self.stream.n_blocks))
         return np.arange(len(self.stream.base.rows))[:, None]
@@ -182,7 +182,7 @@ class BatchedUnits:
         return self.merged.batches.design(self.stream.n_blocks if self.stream.in_blocks else math.inf)
 
     def strata_of_rows(self) -> TwoStageDesign:
-        """The blocks that batches used, also where these were drawn at random."""
+        """The design by the blocks that batches used, even if these were drawn at random."""
         return self.merged.batches.design(self.stream.n_blocks)
 
     def terms(self) -> Terms:
@@ -206,7 +206,7 @@ class BatchedUnits:
             yield stream.make(*stream.visit(chunk_stop(stream.n_units, n_units, at_once) - stream.n_units))
 
     def collect(self, at_once: int, make: Callable[[Units], FloatArray]) -> FloatArray:
-        """Means over batches of what `make` returns for all units; of regression targets, times their regressors."""
+        """Means over batches of the results of `make` for all units; regression targets are times their regressors."""
         batches, estimator = self.merged.batches.empty_like(), self.stream.estimator
         for units in self.replay(min(at_once, BATCH)):
             values = make(units)
@@ -242,7 +242,7 @@ class Recording:
 
     @property
     def n_kept(self) -> int:
-        """Evaluations of the earlier run."""
+        """Number of evaluations of the earlier run."""
         return 0 if self.outputs is None else len(self.outputs)
 
     def evaluate(self, rows: FloatArray, model: Callable[[FloatArray], FloatArray]) -> FloatArray:
@@ -285,7 +285,7 @@ class EvaluationSample:
     Attributes
     ----------
     most_evaluations : float
-        Beyond this many, every second unit that was kept is dropped.
+        When there are more, every second unit is dropped.
     n_first : float
         Units from this number on are not kept.
     stride : int
@@ -345,7 +345,7 @@ class EvaluationLog:
     means : list of ndarray of shape (units, k, outputs), or None
         Means over draws of all units in order, where interactions are asked for.
     starts : list of ndarray of shape (units, outputs)
-        Beside them v_b(0), where units evaluate it.
+        v_b(0) of the same units, where they evaluate it.
     """
 
     recording: Recording = field(default_factory=Recording)
@@ -360,7 +360,7 @@ class EvaluationLog:
             self._pending.append(outputs)
 
     def file(self, ids: UnitIds, design: Any) -> None:
-        """File what was noted under its units."""
+        """Store the noted outputs with their units."""
         if not self._pending:
             return
         outputs = np.concatenate(self._pending, axis=1)

@@ -1,11 +1,11 @@
-"""Rows of a unit that need not be shown to the model.
+"""Rows of a unit that need no model evaluation.
 
 Where x and a background row agree in a player, a coalition with it and one without it are the same row: a step of a
-walk that changes nothing, or one of the ends, whose outputs are known. Rows are told apart by a key of 64 bits, the sum
+walk that changes nothing, or one of the ends, whose outputs are known. Rows are identified by a key of 64 bits, the sum
 over columns of a random function of column and value, so that the keys of coalitions follow from those of x and of the
 background row alone. Among n rows two share a key with a chance below n^2 / 2^65: 3e-12 for 10,000.
 
-Which rows a unit shows depends on nothing but the unit, so that what it costs is known beforehand.
+Which rows of a unit are evaluated depends on the unit alone, so that its cost is known in advance.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Keys = NDArray[np.uint64]
 class KnownRows:
     """x and the background, whose outputs are known.
 
-    Beside `recall` it has the methods of a value function, for estimators to say which of their rows are new.
+    Beside `recall` it has the methods of a value function, by which estimators find out which of their rows are new.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class KnownRows:
         return outputs[first.reshape(-1)].reshape(*keys.shape, outputs.shape[1])
 
     def _new(self, keys: Keys) -> tuple[BoolArray, IntArray]:
-        """Which rows are neither known nor met before in their unit, and for each the number of the first like it."""
+        """Which rows are neither known nor repeated within their unit, and for each the number of the first like it."""
         u, k, d = keys.shape
         numbers = np.arange(keys.size).reshape(keys.shape)
         order = np.argsort(keys, axis=1, kind="stable")

@@ -23,11 +23,11 @@ from controlshap.statistics.terms import Terms
 from controlshap.statistics.two_stage import TwoStageDesign
 from controlshap.statistics.visits import UnitIds
 
-#: Where rows are known, most units for each that is paid for.
+#: Where rows are known, most units for each that the budget would otherwise pay for.
 MOST_REPEATS = 8
 
 Keeping = Literal["units", "batches", "coalition means"]
-"""What is kept of many units: each of them, batches, or each with the means of its coalitions over draws."""
+"""How many units are stored: one by one, in batches, or one by one with means over draws of their coalitions."""
 
 
 @dataclass
@@ -40,9 +40,9 @@ class UnitSampler:
         Whether blocks of background rows, or single rows, are drawn at random rather than in cycles.
     keeps : {"units", "batches", "coalition means"}
     planned : int
-        Evaluations that the visits are planned for.
+        Number of evaluations that the visits are planned for.
     early : bool
-        Whether the run may end before.
+        Whether the run may end before these are spent.
     """
 
     game: Game
@@ -75,10 +75,10 @@ class UnitSampler:
         log = self.game.log
         if log.units is not None and self.estimator.without_replacement:
             log.units.n_first = n_by_draw
-            log.units.limit()  # a unit has the whole background, that is many evaluations
+            log.units.limit()  # a unit has the whole background, and so many evaluations
 
     def _know_background(self) -> None:
-        """Plan the visits to its rows, and remember them where a coalition may be one of them."""
+        """Plan the visits to background rows, and take these as known where a coalition may be one of them."""
         game, base, estimator = self.game, self.base, self.estimator
         differs = differs_from_x(game.x, base.rows, game.imputer.players)
         if self.planned:
@@ -86,35 +86,35 @@ class UnitSampler:
             self.stream.plan_visits(
                 changes, differs, self._count_planned(float(differs.sum(axis=1).mean())), early=self.early
             )
-        # where x differs from every row in every player, no two coalitions of a row are the same, nor another row
+        # where x differs from every row in every player, all coalitions of a row are different from each other and new
         all_new = estimator.has_distinct_coalitions and differs.all()
         if game.imputer.mixes_columns and not all_new:
             game.remember(base.rows, base.values[:, :, 0])
 
     def _count_planned(self, n_differing: float) -> int:
-        """Units that the planned evaluations pay for, steps of players in which x and a row agree being free."""
+        """Units that the planned evaluations pay for; steps of players in which x and a row agree are free."""
         p, steps = self.game.imputer.players.n_players, max(1.0, n_differing - 1.0)
         share = 1.0 if self.estimator.is_least_squares or p < 2 else steps / (p - 1.0)
         return int((self.planned - self.game.n_evaluations) / (self.unit_cost * share))
 
     @property
     def n_units(self) -> int:
-        """Units so far."""
+        """Number of units so far."""
         return self.stream.n_units
 
     @property
     def n_blocks(self) -> int:
-        """Blocks of a finite background."""
+        """Number of blocks of a finite background."""
         return self.stream.n_blocks
 
     @property
     def is_batched(self) -> bool:
-        """Whether units are many, so that batches of them are kept."""
+        """Whether units are so many that batches of them are kept."""
         return isinstance(self.kept, BatchedUnits)
 
     @property
     def most_units(self) -> int:
-        """Units up to which the terms of each are kept; every block of a background has had several visits by then."""
+        """Most units whose terms are kept one by one; by then every block of a background was visited several times."""
         fewest = self.estimator.fewest_units(self.game.imputer.players.n_players)
         return max(two_stage.MANY_UNITS, FEWEST_PLACES * self.stream.n_labels, fewest)
 
@@ -125,11 +125,11 @@ class UnitSampler:
 
     @property
     def units_at_once(self) -> int:
-        """Units that are evaluated at once, under the memory limit."""
+        """Number of units that are evaluated at once, under the memory limit."""
         return max(1, int(self.game.memory_limit // (2 * 8 * self.unit_cost * len(self.game.x) * COPIES)))
 
     def extend(self, n_units: int) -> None:
-        """Evaluate units up to the `n_units`-th."""
+        """Evaluate units until there are `n_units`."""
         if self.keeps == "batches" and n_units > self.most_units and isinstance(self.kept, KeptUnits):
             self.kept = BatchedUnits.adopt(self.kept, self.most_units)
             if self.game.log.units is not None:
@@ -159,8 +159,8 @@ class UnitSampler:
         return stop - start
 
     def _costs(self, units: Units) -> IntArray:
-        """Rows that each unit shows to the model."""
-        known: Any = self.game.known  # a value function that says which rows are new instead of making them
+        """Number of rows of each unit that the model evaluates."""
+        known: Any = self.game.known  # in place of the value function: marks new rows instead of making rows
         new = self.estimator.unit_rows(known, self.game.x, units.design, units.draws.rows)
         return np.asarray(new.reshape(len(new), -1).sum(axis=1))
 
@@ -169,7 +169,7 @@ class UnitSampler:
         return self.kept.terms()
 
     def size_strata(self) -> SizeStrata | None:
-        """Distinct pairs of coalitions as a sample of each size; None where units are drawn again."""
+        """Distinct pairs of coalitions as a sample of each size; None where units are drawn with replacement."""
         if not self.estimator.without_replacement:
             return None
         return SizeStrata.of(self.stream.design(0, self.n_units))
@@ -184,7 +184,7 @@ class UnitSampler:
         return self.kept.strata()
 
     def strata_of_rows(self) -> TwoStageDesign:
-        """The blocks of background rows behind the terms, also where these were drawn at random."""
+        """The design by the blocks of background rows, even if these were drawn at random."""
         return self.kept.strata_of_rows()
 
     def draw_index(self) -> IntArray:
@@ -198,7 +198,7 @@ class UnitSampler:
         return self.game.log.units.all()
 
     def draws_of(self, units: IntArray) -> FloatArray:
-        """The draws `(units, draws, columns)` of units in increasing order, again."""
+        """The draws `(units, draws, columns)` of units in increasing order, made again."""
         if not self.base.finite:
             return self.stream.draws_of(units)
         rows: FloatArray = self.base.rows[self.kept.rows_of(units)]

@@ -1,8 +1,8 @@
 """The units of one row in order: which background rows, coalitions and draws each has.
 
-Unit n is the same whatever number of units is asked for and however they are cut: its design and its draws come from
-the random stream of its chunk, and its background rows from a sequence of visits. Nothing is stored, so that many units
-need no more memory than few; whoever needs them again starts the stream again.
+Unit n is the same however many units there are and however they are divided into batches: its design and its draws come
+from the random stream of its chunk, and its background rows from a sequence of visits. Nothing is stored, so that many
+units need no more memory than few; to get them again, the stream is restarted.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from controlshap.data.players import Players
 class Imputer(ABC):
     """A value function bound to a background and players; subclass it to write your own.
 
-    `sample` draws rows b, and `coalition_rows` makes of each draw the row of a coalition: x on its columns and what is
-    absent elsewhere. The draw itself is the row of nobody, and x that of everybody.
+    `sample` draws rows b, and `coalition_rows` turns each draw into the row of a coalition: x on its columns, and
+    absent features elsewhere. The row of the empty coalition is the draw itself, and that of all players is x.
     """
 
     #: The players of coalitions.
@@ -48,7 +48,7 @@ class Imputer(ABC):
     #: How the Shapley values of a fitted function are known without model evaluations: in closed form for each draw,
     #: from weighted sums of columns that are normal given a coalition, or simulated from the rows of this class.
     known_values: Literal["of draws", "of normal scores", "simulated"] = "simulated"
-    #: Rows that simulating known values makes for each evaluation of the model, where rows are dear; 0 for no fitted
+    #: Rows that simulating known values makes for each evaluation of the model, if rows are expensive; 0 for no fitted
     #: functions at all, None where rows cost next to nothing.
     simulated_rows: float | None = None
 
@@ -60,7 +60,7 @@ class Imputer(ABC):
 
     @property
     def has_normal_inputs(self) -> bool:
-        """Whether what the model is shown is normal given a coalition, with x on it."""
+        """Whether model inputs are normal given a coalition, with x on it."""
         return False
 
     @property
@@ -70,7 +70,7 @@ class Imputer(ABC):
 
     @abstractmethod
     def sample(self, n_rows: int, rng: np.random.Generator) -> FloatArray:
-        """Independent draws `(n_rows, columns)`; further columns are its own affair, such as a random number."""
+        """Independent draws `(n_rows, columns)`, which may have further columns of its own, such as a random number."""
 
     @abstractmethod
     def coalition_rows(self, x: FloatArray, coalitions: BoolArray, draws: FloatArray) -> FloatArray:
@@ -118,7 +118,7 @@ class Imputer(ABC):
         """Refuse explained rows that this value function cannot hold."""
 
     def describe_price(self, n_evaluations: int) -> str:  # noqa: ARG002
-        """The cost of rows of so many evaluations beside the model, where that is worth a line; else nothing."""
+        """The cost of the rows of so many evaluations, beside that of the model, if it is worth a line; else empty."""
         return ""
 
     def workspace(self, *, walk: bool) -> int:  # noqa: ARG002
@@ -133,7 +133,7 @@ class ValueFunction(ABC):
     mixes_columns: bool = False
     #: Whether the background may hold NaN.
     handles_missing: bool = False
-    #: Whether columns may be categories, which are blocks of scores then.
+    #: Whether columns may be categories, which then are blocks of scores.
     takes_categories: bool = True
 
     @property

@@ -45,7 +45,7 @@ class Variance(ABC):
 
     @property
     def fewest_units(self) -> int:
-        """Units below which there is no variance."""
+        """Fewest units that give a variance."""
         return 2
 
     def check(self, *, least_squares: bool, n_draws: int) -> None:  # noqa: B027 (most methods fit every estimator)

@@ -52,7 +52,7 @@ class Bootstrap(Variance):
         estimates = np.concatenate([terms.solve(strata.resample(count, rng)) for count in counts])
         rows = (estimates - estimates.mean(axis=0)) / np.sqrt(self.n_resamples - 1)
         if strata.is_independent:
-            # The ordinary bootstrap variance has divisor n; and it knows no more than the units do.
+            # The ordinary bootstrap variance has divisor n, and no more degrees of freedom than the units.
             rows *= np.sqrt(terms.n_units / (terms.n_units - 1))
             unit_dof = terms.n_units - 1.0
         else:
