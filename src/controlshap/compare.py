@@ -44,8 +44,6 @@ class FeatureComparison:
         a part of it that no description can go below.
     differences, difference_standard_errors : ndarray of shape (descriptions,)
         By how much a description's error exceeds that of the first, on the same rows and coalitions.
-    best : str or None
-        The first, where with probability `level` no other has a smaller error; None where that cannot be told.
     level : float
     n_rows, n_coalitions, n_evaluations : int
         Rows, coalitions of all rows together, and model evaluations, f(x) included.
@@ -56,11 +54,35 @@ class FeatureComparison:
     standard_errors: FloatArray
     differences: FloatArray
     difference_standard_errors: FloatArray
-    best: str | None
     level: float
     n_rows: int
     n_coalitions: int
     n_evaluations: int
+
+    @classmethod
+    def of(
+        cls, names: Sequence[str], squares: FloatArray, *, each: int, n_draws: int, level: float
+    ) -> FeatureComparison:
+        """From mean squares `(descriptions, rows)` over `each` coalitions of a row, with `n_draws` for each."""
+        order = np.argsort(squares.mean(axis=1), kind="stable")
+        squares = squares[order]
+        gaps, n_rows = squares - squares[0], squares.shape[1]
+        return cls(
+            names=tuple(names[number] for number in order),
+            errors=squares.mean(axis=1),
+            standard_errors=squares.std(axis=1, ddof=1) / np.sqrt(n_rows),
+            differences=gaps.mean(axis=1),
+            difference_standard_errors=gaps.std(axis=1, ddof=1) / np.sqrt(n_rows),
+            level=level,
+            n_rows=n_rows,
+            n_coalitions=n_rows * each,
+            n_evaluations=n_rows * (1 + each * n_draws * len(names)),
+        )
+
+    @property
+    def best(self) -> str | None:
+        """The first, if no other has a smaller error with probability `level`; None if that is not certain."""
+        return self.names[0] if len(self.candidates) == 1 else None
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -160,24 +182,7 @@ def compare_features(
             for assembly, table in zip(assemblies, tables, strict=True)
         ]
     )  # (descriptions, rows)
-    order = np.argsort(squares.mean(axis=1), kind="stable")
-    squares = squares[order]
-    gaps = squares - squares[0]
-    found = FeatureComparison(
-        names=tuple(names[number] for number in order),
-        errors=squares.mean(axis=1),
-        standard_errors=squares.std(axis=1, ddof=1) / np.sqrt(n_rows),
-        differences=gaps.mean(axis=1),
-        difference_standard_errors=gaps.std(axis=1, ddof=1) / np.sqrt(n_rows),
-        best=None,
-        level=level,
-        n_rows=n_rows,
-        n_coalitions=n_rows * each,
-        n_evaluations=n_rows * (1 + each * n_draws * len(names)),
-    )
-    if len(found.candidates) == 1:
-        object.__setattr__(found, "best", found.names[0])
-    return found
+    return FeatureComparison.of(names, squares, each=each, n_draws=n_draws, level=level)
 
 
 def _names(features: Sequence[Any]) -> list[str]:

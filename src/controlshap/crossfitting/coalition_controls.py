@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
@@ -17,6 +20,33 @@ from controlshap.statistics.terms import LeastSquaresTerms
 
 #: Coalitions of which a function is evaluated at once on the whole background.
 AT_ONCE = 256
+
+
+def add_processes(
+    sampler: UnitSampler,
+    terms: LeastSquaresTerms,
+    folds: Folds,
+    processes: Sequence[Control],
+    data: list[FoldedRows],
+    of_rows: Sequence[FloatArray],
+    *,
+    by_means: bool,
+) -> tuple[LeastSquaresTerms, list[FloatArray], list[FloatArray]]:
+    """Controls of processes after those that were fitted to rows: the terms, the controls, and those for errors.
+
+    All units have the same draws. With `by_means` the variance is taken between means over draws.
+    """
+    pairs = [(part, part) for part in of_rows]
+    pairs += [process_controls(sampler, terms, folds, process, data) for process in processes]
+    if by_means:
+        terms = replace(terms, draw_targets=terms.targets[:, None])
+        pairs = [(one.mean(axis=1, keepdims=True), other.mean(axis=1, keepdims=True)) for one, other in pairs]
+    n_draws = terms.draw_targets.shape[1]
+    controls, for_errors = (
+        [np.broadcast_to(part, (len(part), n_draws, *part.shape[2:])) for part in parts]
+        for parts in zip(*pairs, strict=True)
+    )
+    return terms, controls, for_errors
 
 
 def process_controls(

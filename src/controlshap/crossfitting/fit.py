@@ -141,33 +141,18 @@ def fit_controls(
         return plain
     processes = [learner for learner in learners if learner.models_coalitions]
     controls, roots = [], []
-    for_errors: list[FloatArray] = []
     functions, data, kept = fit_functions(sampler, folds, learners)
     if functions:
         known = known_controls(problem, sampler, folds, functions, data)
         controls.append(_unit_controls(sampler, folds, known))
         roots.append(known.roots(controls[0].shape[3]))
-        for_errors.append(controls[0])
+    for_errors = controls
     if processes:
-        from controlshap.crossfitting.coalition_controls import process_controls
+        from controlshap.crossfitting.coalition_controls import add_processes
 
-        rows = cast("LeastSquaresTerms", terms)
-        for process in processes:
-            of_values, of_errors = process_controls(sampler, rows, folds, process, data)
-            controls.append(of_values)
-            for_errors.append(of_errors)
+        rows, by_means = cast("LeastSquaresTerms", terms), problem.variance is None or problem.variance.takes_batches
+        terms, controls, for_errors = add_processes(sampler, rows, folds, processes, data, controls, by_means=by_means)
         roots += [CovarianceRoot.zero((rows.n_players + 1, len(data), 2)) for _ in processes]
-        if problem.variance is None or problem.variance.takes_batches:
-            # all units have the same draws, and the variance goes by their means
-            rows = replace(rows, draw_targets=rows.targets[:, None])
-            controls, for_errors = (
-                [part.mean(axis=1, keepdims=True) for part in parts] for parts in (controls, for_errors)
-            )
-        n_draws, terms = rows.draw_targets.shape[1], rows
-        controls, for_errors = (
-            [np.broadcast_to(part, (len(part), n_draws, *part.shape[2:])) for part in parts]
-            for parts in (controls, for_errors)
-        )
     beside = _known_values(controls, roots)
     spread = np.array([np.ptp(of_output.outputs) for of_output in data])
     together = np.concatenate(controls, axis=3)
