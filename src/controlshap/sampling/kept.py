@@ -1,4 +1,4 @@
-"""What is stored of one row: the terms of its units or, if they are many, of batches of them, and all evaluations.
+"""The storage of one row: the terms of its units or, if they are many, of batches of them, and all evaluations.
 
 Units are kept together with their stream, which makes them again. Evaluations are kept by unit, for functions that are
 fitted to them (`EvaluationSample`), and in their order, to continue a run (`Recording`): a run is a function of its
