@@ -62,6 +62,13 @@ def test_cohorts_are_the_rows_of_their_label():
     assert_allclose(np.sort(lines[0].get_xdata()), np.sort(expected))
 
 
+def test_long_names_of_groups_stay_inside_the_picture():
+    explanation = make(p=4, rows=6)
+    ax = explanation.plot.cohorts([f"a name of a group that is long {n % 3}" for n in range(6)])
+    ax.figure.canvas.draw()
+    assert ax.get_legend().get_window_extent().x1 <= ax.figure.bbox.x1
+
+
 def test_a_comparison_of_a_row_shows_its_values():
     a, b = make(p=4), make(p=4, seed=1)
     ax = a.plot.compare({"second": b}, 2, name="first")

@@ -139,7 +139,7 @@ def test_wrong_arguments_are_told(arguments, words):
 @pytest.mark.parametrize("name", ALL)
 def test_several_outputs_need_a_choice(name):
     explanation = make(outputs=2)
-    with pytest.raises(cs.InvalidArgumentError, match=r"`output` must be a number from 0 to 1 or one of \['bad"):
+    with pytest.raises(cs.InvalidArgumentError, match="`output` is needed: the model has 2 outputs"):
         call(explanation, name)
     for wrong in (2, "ugly", True):
         with pytest.raises(cs.InvalidArgumentError, match="the model has 2 outputs; got"):

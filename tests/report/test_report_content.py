@@ -7,7 +7,7 @@ import pytest
 from report_cases import explain, order_shown
 
 import controlshap as cs
-from controlshap.report import charts, sentences
+from controlshap.report import charts, sentences, settings
 from controlshap.results.ranking import is_exact
 from controlshap.results.summary import importance_interval
 from controlshap.results.wording import format_number, format_share, format_with_error, round_by_errors, round_digits
@@ -151,6 +151,23 @@ def test_importance_has_the_intervals_of_the_bar_plot(sampled):
     assert ((high - summary.mean_absolute) > 1.97 * summary.standard_errors).all()
     tiny = replace(few, values=few.values * 1e-90, standard_errors=few.standard_errors * 1e-90)
     np.testing.assert_allclose(importance_interval(tiny, tiny.summary(), 0.95)[1], high * 1e-90)
+
+
+def test_players_without_an_effect_have_an_importance_of_0_and_not_below(sampled):
+    quiet = replace(sampled, values=sampled.values * [1.0, *[1e-9] * 5])
+    summary = quiet.summary()
+    assert (summary.mean_absolute < 0).any()
+    bars = charts.importance(quiet, summary, 0.95).bars
+    assert not any(bar.text.startswith("−") for bar in bars)
+
+
+def test_sentences_name_a_function_and_mark_code(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(20, 3))
+    explanation = cs.Explainer(lambda some: some[:, 0] * some[:, 1], rows)(rows[:2], rng=0)
+    text = explanation.report(tmp_path / "out.html").read_text(encoding="utf-8")
+    assert "This report explains the output of a function." in text
+    assert "(<code>background_standard_errors</code>)" in text
+    assert dict(settings.tables(explanation)[0])["explained"] == "model output"
 
 
 def test_words_for_errors_of_zero(sampled):

@@ -17,6 +17,8 @@ from controlshap.results.wording import clean, count_noun, escape, shorten
 MOST = len(SEVERAL)
 #: Characters of a group's name.
 NAME_WIDTH = 28
+#: Characters that fit above a plot of the usual width, and the width of an entry's marker in characters.
+LEGEND_WIDTH, MARKER_WIDTH = 72, 4
 
 
 def split_rows(explanation: Explanation, labels: Any) -> dict[str, Explanation]:
@@ -59,13 +61,15 @@ def draw_groups(
             label=label,
         )  # fmt: skip
     ax.axvline(0.0, color=LINE, linewidth=0.9, zorder=0.9)
-    # above the plot, where it hides nothing
+    # above the plot, where it hides nothing, in as many columns as fit beside each other
+    longest = max(len(label) for label in ax.get_legend_handles_labels()[1])
+    n_columns = min(max(1, LEGEND_WIDTH // (longest + MARKER_WIDTH)), 3)
     ax.legend(
-        loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, fontsize=SMALL, frameon=False, handletextpad=0.3,
+        loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=n_columns, fontsize=SMALL, frameon=False, handletextpad=0.3,
         columnspacing=1.2, borderpad=0.0, borderaxespad=0.2,
     )  # fmt: skip
     what = "mean |Shapley value|" if row is None else "Shapley value"
-    pad = 6.0 + 13.0 * -(-len(parts) // 3)
+    pad = 6.0 + 13.0 * -(-len(parts) // n_columns)
     style_axes(ax, title=first.title, x_label=f"{what}, {_describe(parts)}", notes=[first.not_shown], pad=pad)
     return ax
 

@@ -9,7 +9,7 @@ import numpy as np
 from controlshap._types import FloatArray
 from controlshap.plots.canvas import FONT_SIZE, NEGATIVE, POSITIVE, SOFT, open_table, style_axes, use_logarithm
 from controlshap.plots.selection import select
-from controlshap.results.wording import escape, format_label
+from controlshap.results.wording import escape, format_factor
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
@@ -56,7 +56,11 @@ def variance_ratios(plain: FloatArray, controlled: FloatArray) -> FloatArray:
 def _ratio_text(ratio: float, before: float) -> str:
     if before == 0 and ratio == 1:
         return "no error"
-    return f"× {format_label(ratio, 3)}"
+    return f"× {_factor(ratio)}"
+
+
+def _factor(value: float) -> str:
+    return "∞" if np.isinf(value) else format_factor(value)
 
 
 def _title(part: Explanation, sampled: Any, where: str) -> str:
@@ -70,7 +74,7 @@ def _title(part: Explanation, sampled: Any, where: str) -> str:
         note = "no control was used"
     else:
         gain = float(np.median(part.gain[sampled]))
-        note = f"gain of the control: {format_label(gain, 3)}{' (median)' if sampled.sum() > 1 else ''}"
+        note = f"gain of the control: {_factor(gain)}{' (median)' if sampled.sum() > 1 else ''}"
     return f"{where}: {note}" if where else note[0].upper() + note[1:]
 
 

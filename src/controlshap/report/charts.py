@@ -84,7 +84,7 @@ def importance(explanation: Explanation, summary: Summary, level: float) -> Char
         lows, highs = (bound[0] for bound in explanation.confidence_interval(level))
         values, errors = explanation.values[0], explanation.standard_errors[0]
     else:
-        values, errors = summary.mean_absolute, summary.standard_errors
+        values, errors = np.maximum(summary.mean_absolute, 0.0), summary.standard_errors  # as in the plot
         lows, highs = importance_interval(explanation, summary, level)
     low, high = min(0.0, float(lows.min())), max(0.0, float(highs.max()))
     exact = None if errors.any() else format_exact(values)

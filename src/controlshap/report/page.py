@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,14 @@ def _asset(name: str) -> str:
 def _hash(text: str) -> str:
     """The hash by which a content security policy admits an element: no other runs, whatever the data hold."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _mark_code(text: str) -> Any:
+    """A sentence with what stands between backticks as code."""
+    from markupsafe import Markup, escape  # comes with jinja2
+
+    # safe: the sentence is escaped, and the tags stand around parts of it
+    return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _facts(explanation: Explanation) -> list[tuple[str, str]]:
@@ -106,6 +115,7 @@ def render(explanation: Explanation, title: str, level: float) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["code"] = _mark_code
     style = _asset("report.css")
     script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in _SCRIPTS) + "})();\n"
     names, several = explanation.output_labels, explanation.values.ndim == 3

@@ -34,8 +34,11 @@ N_NAMED = 3
 def about_question(explanation: Explanation) -> str:
     """The question: which output of which model is explained, and what it means that a feature is absent."""
     settings = explanation.settings
-    of_model = f" of the model {shorten_in_sentence(settings['model'])}" if settings.get("model") else ""
-    text = f"This report explains the {_outputs(explanation)}{of_model}."
+    model = shorten_in_sentence(settings.get("model") or "the model")
+    if explanation.output_labels == ("model output",):
+        text = f"This report explains the output of {model}."
+    else:
+        text = f"This report explains the {_outputs(explanation)} of {model}."
     rows = settings.get("n_background")
     background = f"the {rows:,} rows of the background" if rows else "the background"
     features = str(settings.get("features"))
@@ -181,7 +184,7 @@ def about_importance(explanation: Explanation, summary: Summary, level: float) -
     if not explanation.values.any():
         return "No player has an effect on the prediction: all values are 0."
     if n > 1:
-        values, order = summary.mean_absolute, summary.order
+        values, order = np.maximum(summary.mean_absolute, 0.0), summary.order
         reaches = importance_interval(explanation, summary, level)[1] - values
     else:
         values, reaches = explanation.values[0], explanation.confidence_interval(level)[1][0] - explanation.values[0]

@@ -144,7 +144,8 @@ def tables(explanation: Explanation) -> tuple[list[tuple[str, str]], list[tuple[
     """The lines that tell this result from another, the seed included; and every other setting."""
     settings = explanation.settings
     first = [("seed (rng)", str(explanation.entropy))]
-    first += [(words, _as_text(settings[name])) for name, words in _IDENTITY.items() if name in settings]
+    known = settings | {"quantity": ", ".join(explanation.output_labels)}
+    first += [(words, _as_text(known[name])) for name, words in _IDENTITY.items() if name in known]
     rest = [(name.replace("_", " "), _as_text(v)) for name, v in settings.items() if name not in _IDENTITY]
     return first, rest
 
