@@ -179,7 +179,9 @@ def test_a_plan_a_surrogate_and_pairs_are_shown():
     assert "surrogate" not in repr(explainer)
     explainer.fit_surrogate(background, budget=300, rng=0)
     assert "fitted to 300 evaluations" in repr(explainer)
-    assert str(explainer.plan(background, budget=400)).endswith("; 16,000 for 40 rows")
+    evaluations, time = str(explainer.plan(background, budget=400)).splitlines()[-2:]
+    assert evaluations.endswith("; 16,000 for 40 rows")
+    assert time.startswith("time        not known: Explainer(..., seconds_per_evaluation=...)")
     found = explainer(background[:4], budget=400, rng=0, interactions=2).interactions
     frame = found.to_frame().query("row == 0")
     first = frame.loc[frame["interaction"].abs().idxmax()]

@@ -60,6 +60,8 @@ def describe_plan(plan: Plan) -> Iterable[str]:
         of_rows = f"{rows:,} rows" if rows > 1 else "a row"
         total = describe_seconds(each * rows * plan.seconds)
         yield f"time        {most}about {total} of the model for {of_rows}, at {plan.seconds:.2g} s an evaluation"
+    elif plan.n_rows > 1 and each > 1:
+        yield "time        not known: Explainer(..., seconds_per_evaluation=...) says how long the model takes"
 
 
 def describe_seconds(seconds: float) -> str:
