@@ -11,14 +11,15 @@ from controlshap.statistics.two_stage import TwoStageDesign
 M, N_UNITS, PLAYERS = 50, 10, 3
 
 
-def sample(at_rows, population=float(M), labels=None):
+def sample(at_rows, population=float(M), labels=None, n_telling=None):
     """Ten units on a background of fifty rows."""
     labels = np.arange(N_UNITS) if labels is None else labels
     terms = MeanTerms(np.zeros((len(labels), PLAYERS + 1, 1, 2)))
     design = TwoStageDesign(labels, population)
     return Sample(
-        terms, design, np.zeros((0, 1, 2)), np.zeros((1, 2)), efficient=True, base_varies=False, at_rows=at_rows
-    )
+        terms, design, np.zeros((0, 1, 2)), np.zeros((1, 2)), efficient=True, base_varies=False, at_rows=at_rows,
+        n_telling=n_telling,
+    )  # fmt: skip
 
 
 def alpha(value):
@@ -60,6 +61,13 @@ def test_rows_drawn_at_random_miss_one_that_matters():
     assert misses_rows(sample(at_rows, np.inf, few)).all()
     assert misses_rows(sample(at_rows, np.inf, many)) is None
     assert misses_rows(sample(at_rows, float(M), few)) is None  # in cycles it is taken
+
+
+def test_rows_drawn_at_random_miss_those_that_alone_tell_of_a_player():
+    at_rows, few = np.random.default_rng(2).normal(size=(M, 1, 2)), np.arange(20)
+    assert misses_rows(sample(at_rows, np.inf, few, np.array([M, 7, 50]))).all()  # 2.8 of these are expected
+    assert misses_rows(sample(at_rows, np.inf, few, np.array([M, 8, 50]))) is None
+    assert misses_rows(sample(at_rows, np.inf, few, np.array([M, 0, 50]))) is None  # of this player there is nothing
 
 
 def test_groups_on_a_row_that_matters_are_not_called_reliable():

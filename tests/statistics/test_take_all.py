@@ -47,6 +47,10 @@ def test_blocks_that_alone_tell_of_a_player_are_chosen_while_they_are_few():
     assert choose_take_all(quiet, differs, 15) is None  # half of the units is not enough for both
     assert choose_take_all(quiet, differs, 16).first_visits == 4
     assert choose_take_all(quiet, differs, 28).first_visits == 7  # more than f(b) alone would ask for
+    differs[:, 1] = np.arange(N_BLOCKS) == 7
+    assert choose_take_all(quiet, differs, 72) is None  # twelve visits are more than a small part of the units
+    assert choose_take_all(quiet, differs, 73).first_visits == 12
+    assert choose_take_all(quiet, differs, 240) is None  # and there are as many without
 
 
 def test_first_visits_come_in_turns_and_shares_of_units_follow():

@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 
 from controlshap._random import Purpose, stream
-from controlshap._types import BoolArray, FloatArray
+from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.controls.base import Control, EvaluatedRows
 from controlshap.crossfitting.fit import ControlledTerms, fit_controls, sample_evaluations
 from controlshap.crossfitting.known_marginal import Functions
@@ -86,8 +86,8 @@ class Run:
         Units of the stage under way.
     alpha_fraction : float
         Part of `1 - level` that each look may be wrong with.
-    live : ndarray of bool, shape (players,), or None
-        Players that differ from x in some background row; the others are 0.
+    n_telling : ndarray of int, shape (players,), or None
+        Background rows that differ from x in each player; players of none are 0.
     status : str or None
         Why the run has ended; None while it goes on.
     """
@@ -108,7 +108,7 @@ class Run:
     n_before: int
     next_units: int
     n_looks: int
-    live: BoolArray | None
+    n_telling: IntArray | None
     stages: list[int]
     status: str | None = None
     pilot: Run | None = None
@@ -157,7 +157,7 @@ class Run:
             problem=problem, plan=plan, x=x, row=row, entropy=entropy, stopping=stopping, recording=recording,
             game=game, base=base, sampler=sampler, prepared=prepared, began=began, most_units=most,
             n_before=0, next_units=first, n_looks=stopping.n_looks(first, most),
-            live=differs_from_x(x, base.rows, problem.players).any(axis=0) if mixes else None, stages=[],
+            n_telling=differs_from_x(x, base.rows, problem.players).sum(axis=0) if mixes else None, stages=[],
         )  # fmt: skip
 
     def replay(self, stages: Sequence[int]) -> None:
@@ -213,7 +213,7 @@ class Run:
         shared_base = np.pad(shared_base, ((0, 0), (0, 0), (0, fitted.sizes.shape[1] - shared_base.shape[2])))
         sample = Sample(
             fitted.terms, sampler.strata(), shared_base, fitted.sizes, estimator.efficient, varies, self.live,
-            self._at_rows(fitted),
+            self._at_rows(fitted), self.n_telling,
         )  # fmt: skip
         rng = stream(self.entropy, Purpose.RESAMPLING, self.row)
         by_folds = self.problem.coefficient != "units"
@@ -230,6 +230,11 @@ class Run:
         estimate = self.analysis.controlled
         self.snapshot = Snapshot(estimate.values[:-1], estimate.covariances[:, :-1, :-1], estimate.dof[:-1])
         self.history.append((self.game.n_evaluations, self.snapshot.values, self.snapshot.errors))
+
+    @property
+    def live(self) -> BoolArray | None:
+        """Players that are not known to be 0; None for all."""
+        return None if self.n_telling is None else self.n_telling > 0
 
     def _at_rows(self, fitted: ControlledTerms) -> FloatArray | None:
         """The model and all controls at the rows of a finite background."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controlshap._arrays import Array, at_least, concat, namespace, sum_products, to_like, variance, weighted_sum, zeros
-from controlshap._types import BoolArray, FloatArray
+from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.statistics.coefficients import Coefficients
 from controlshap.statistics.control_variate import Estimate, KnownValues, adjust, enforce_efficiency, mix
 from controlshap.statistics.covariance_root import CovarianceRoot
@@ -50,6 +50,8 @@ class Sample:
         Players that are not known to be 0; None for all.
     at_rows : array of shape (M, outputs, functions) or None
         All functions at the background rows; None where that is not known.
+    n_telling : array of int, shape (players,), or None
+        Background rows that differ from x in each player; None where that is not known.
     """
 
     terms: Terms
@@ -60,6 +62,7 @@ class Sample:
     base_varies: bool
     live: Array | None = None
     at_rows: Array | None = None
+    n_telling: IntArray | None = None
 
 
 @dataclass(frozen=True)
@@ -187,10 +190,11 @@ class _Solution:
 
 
 def misses_rows(sample: Sample) -> BoolArray | None:
-    """For each output, whether one background row matters so much, and is drawn so rarely, that units may miss it.
+    """For each output, whether a background row matters so much, and is drawn so rarely, that units may miss it.
 
     f is known at all rows of a finite background. Where one of them has more than MUCH of the sum of squares about the
-    mean and is expected fewer than RULE_OF_THREE times, units say little about the variance. The interval then has two
+    mean, or where rows alone tell of a player, and these are expected fewer than RULE_OF_THREE times, units say little
+    about the variance. The interval then has two
     degrees of freedom, with which Student's t has no variance, and is not called reliable. None where rows are visited
     in cycles, which take all such rows.
     """
@@ -201,6 +205,9 @@ def misses_rows(sample: Sample) -> BoolArray | None:
     outputs = sample.at_rows[..., 0]
     squares = (outputs - outputs.mean(axis=0)) ** 2
     matters: BoolArray = squares.max(axis=0) > MUCH * squares.sum(axis=0)
+    if sample.n_telling is not None:
+        expected = sample.n_telling * sample.design.n_blocks / len(sample.at_rows)
+        matters |= ((expected > 0) & (expected < RULE_OF_THREE)).any()
     return matters if matters.any() else None
 
 

@@ -12,7 +12,7 @@ import torch
 from controlshap._types import FloatArray, IntArray
 from controlshap.data.players import Players, differs_from_x
 from controlshap.engine.device.walks import DeviceData, RowGroup
-from controlshap.statistics.visits import RULE_OF_THREE, TakeAll, choose_take_all
+from controlshap.statistics.visits import TakeAll, choose_take_all, seldom
 
 #: Cells of explained rows beside background rows that are compared at once.
 AT_ONCE = 2**24
@@ -44,7 +44,7 @@ class Designs:
         # how far background rows are from each other does not depend on x, and which alone tell of a player rarely does
         everywhere = np.ones((len(self.draws), self.players.n_players), dtype=bool)
         chosen = [choose_take_all(-self.at_draws, everywhere, self.n_units)] * len(rows)
-        enough = RULE_OF_THREE * len(self.draws) / self.n_units
+        enough = seldom(len(self.draws), self.n_units)
         maybe = np.arange(len(rows))
         for times in LOOKED_AT:
             some = self.draws[: math.ceil(times * enough)]
