@@ -274,7 +274,7 @@ def refuse_many_levels(encoding: Encoding) -> None:
 
 
 def refuse_categories(encoding: Encoding) -> None:
-    """Raise if a column holds categories, where a value function knows numbers alone."""
+    """Raise if a column holds categories, for a value function that takes numbers alone."""
     for column in encoding.columns:
         if isinstance(column, Category):
             raise InvalidArgumentError(

@@ -189,13 +189,13 @@ class ParquetFile(TableFile):
 
 
 def import_pyarrow(what: str) -> Any:
-    """The package pyarrow, or an error that says how to get it."""
+    """Import pyarrow, or raise an error that says how to install it."""
     require("pyarrow.compute", extra="parquet", feature=what)
     return require("pyarrow", extra="parquet", feature=what)
 
 
 def unreadable(path: Path, kind: str, reason: object, way_out: str = "") -> InvalidArgumentError:
-    """The error for a file that is not what its name says."""
+    """The error for a file whose contents do not fit its name."""
     text = str(reason).replace("\n", " ").rstrip(". ")
     return InvalidArgumentError(f"`source`: {path.name!r} cannot be read as {kind}: {text}.{way_out}")
 

@@ -34,7 +34,7 @@ def begin_lesson(folder: Path, run: str, part: int, n_rows: int, n_numbers: int)
 
 
 def write_lesson(folder: Path, run: str, part: int, lesson: Lesson) -> None:
-    """Write what a part hands back, in an order in which the first so many are from all of its rows."""
+    """Write the evaluations of a part, in an order in which the first of them come from all of its rows."""
     if Generation.of(part).end is None:
         return
     arrays: dict[str, Any] = {}

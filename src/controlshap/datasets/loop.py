@@ -116,7 +116,7 @@ def _wait_for_file(job: DatasetJob, task: PartTask, seconds: float) -> bool:
 
 
 def add_way_out(error: RunStoppedError, folder: Path, n_parts: int) -> RunStoppedError:
-    """The same error, with what is kept and how to finish."""
+    """The same error, with what has been kept and how to finish."""
     return RunStoppedError(f"`explain_dataset` was stopped: {error}. {describe_way_out(folder, n_parts)}")
 
 

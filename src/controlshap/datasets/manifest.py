@@ -34,7 +34,7 @@ from controlshap.storage.explainers import save_assembly
 
 KIND = "controlshap data set"
 SCHEMA = 1
-#: Entries of a saved explainer that do not tell one run from another.
+#: Entries of a saved explainer that do not distinguish runs.
 _COMPUTED = ("d_permutations", "d_matrices", "kind", "schema", "arrays", "arrays_sha256")
 #: Predictions may differ by this share of their spread: a model on a GPU need not give the same bits twice.
 SAME = 1e-6
@@ -142,7 +142,7 @@ def part_bounds(manifest: dict[str, Any]) -> IntArray:
 
 
 def write_files(folder: Path, assembly: Assembly, predictions: FloatArray) -> dict[str, str]:
-    """Write what a run goes on from, and return digests of what was to be written, not of what is on the disk."""
+    """Write the state that later runs continue from; return digests of the contents meant, not of those on disk."""
     save_assembly(assembly, folder / "explainer")
     contents = io.BytesIO()
     np.save(contents, predictions)
@@ -207,7 +207,7 @@ def hash_exactly(array: Any) -> str:
 
 
 def refuse_other_run(before: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
-    """Refuse to mix two runs in one folder, and say in what they differ."""
+    """Refuse to mix two runs in one folder, and list their differences."""
     differences = list(_differences(before, now, ""))
     if differences:
         more = f" and {len(differences) - 4} more" if len(differences) > 4 else ""

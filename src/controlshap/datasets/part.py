@@ -99,7 +99,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 def run_part(job: DatasetJob, task: PartTask) -> PartOutcome:
-    """Explain and write one part. Never raises an `Exception`: the outcome says what happened."""
+    """Explain and write one part. Never raises an `Exception`: the outcome reports failures."""
     with _ONE_AT_A_TIME, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ControlShapWarning)
         try:
@@ -167,7 +167,7 @@ def _explain_pieces(job: DatasetJob, task: PartTask) -> Iterator[tuple[int, Expl
     except (Exception, SystemExit) as error:  # whatever a model may raise
         raise _RowsError from error
     if lesson is not None:
-        write_lesson(job.folder, job.run, task.part, lesson)  # before the part, whose file says that both are there
+        write_lesson(job.folder, job.run, task.part, lesson)  # before the part, whose file shows that both exist
 
 
 def _describe_error(error: BaseException | None) -> str:

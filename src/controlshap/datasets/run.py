@@ -43,7 +43,7 @@ CLUSTER_WORKERS = 100
 PART_SECONDS = 20.0
 #: Evaluations by which the time of a row is measured.
 PROBE_BUDGET = 2_000
-#: Background rows whose predictions tell one model from another where the background itself is not evaluated.
+#: Background rows whose predictions identify a model where the background itself is not evaluated.
 IDENTIFYING_ROWS = 100
 
 
@@ -172,7 +172,7 @@ def _describe_call(limits: Limits, stopping: Stopping) -> dict[str, Any]:
 
 
 def _predict_background(assembly: Assembly, stopping: Stopping) -> FloatArray:
-    """Predictions `(rows, outputs)` that tell this model from another: f(background) where that is needed anyway."""
+    """Predictions `(rows, outputs)` that identify the model: f(background) where that is needed anyway."""
     problem = ready_problem(assembly, stopping)
     if problem.base.finite:
         return problem.base.values[:, :, 0]
@@ -292,7 +292,7 @@ def _run_missing_parts(
     finally:
         reporter.close()
         pool.close(broken=not finished)
-        # where the disk is full, the error under way says so
+        # where the disk is full, the error under way reports it
         with nullcontext() if finished else suppress(OSError):
             _record_failed(folder, totals.failed)
     return totals

@@ -179,7 +179,7 @@ class FileSource(RowSource):
             file.close()
 
     def changed_files(self) -> list[str]:
-        """Names of files whose size or time is not what it was when they were opened, or that are gone."""
+        """Names of files whose size or time has changed since they were opened, or that are gone."""
         return [
             file.path.name
             for file, stamp in zip(self.files, self.stamps, strict=True)

@@ -55,12 +55,12 @@ class Kernel(Estimator):
 
     @property
     def efficient(self) -> bool:
-        """Whether values sum to f(x) - v(0): as `closes_sum` says."""
+        """Whether values sum to f(x) - v(0), as `closes_sum` sets it."""
         return self.closes_sum
 
     @property
     def without_replacement(self) -> bool:
-        """Whether no pair is taken twice: as `reuse` says."""
+        """Whether no pair is taken twice, as `reuse` sets it."""
         return self.reuse
 
     def n_distinct(self, n_players: int) -> float:

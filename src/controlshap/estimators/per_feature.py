@@ -49,7 +49,7 @@ class PerFeature(Estimator):
 
     @property
     def efficient(self) -> bool:
-        """Whether values sum to f(x) - v(0): as `closes_sum` says."""
+        """Whether values sum to f(x) - v(0), as `closes_sum` sets it."""
         return self.closes_sum
 
     @property
@@ -59,7 +59,7 @@ class PerFeature(Estimator):
 
     @property
     def draws_own_rows(self) -> bool:
-        """Whether each player has draws of its own: as `own_draws` says."""
+        """Whether each player has draws of its own, as `own_draws` sets it."""
         return self.own_draws
 
     def unit_draws(self, n_players: int) -> int:

@@ -61,7 +61,7 @@ class Permutation(Estimator):
 
     @property
     def efficient(self) -> bool:
-        """Whether values sum to f(x) - v(0): as `closes_sum` says."""
+        """Whether values sum to f(x) - v(0), as `closes_sum` sets it."""
         return self.closes_sum
 
     def evaluates_base(self, *, finite: bool) -> bool:

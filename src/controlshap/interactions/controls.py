@@ -1,6 +1,6 @@
 """Controls of interactions: functions fitted to the evaluations, and a process over coalitions for what they leave.
 
-Each fold of units is controlled by what was fitted to the other folds, so that terms stay unbiased.
+Each fold of units is controlled by functions fitted to the other folds, so that terms stay unbiased.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class PairControls:
     def fit(
         cls, units: EvaluatedUnits, folds: Folds, learners: Sequence[Control], functions: Sequence[Functions]
     ) -> PairControls:
-        """Fit what is not among `functions` (for each fold and output) yet."""
+        """Fit functions that are not among `functions` (for each fold and output) yet."""
         sampler = units.sampler
         imputer, memory = sampler.game.imputer, sampler.game.memory_limit
         functions = functions or _fit_starts(sampler, folds, learners)
@@ -159,7 +159,7 @@ def _keep_known(
     known = of_rows(everywhere, chosen)
     apart = _rows_apart(sampler, folds)
     if apart is not None:
-        # A function knows the rows that it was fitted to better than others (crossfitting.known_marginal, `_shift`).
+        # A function fits the rows that it was fitted to better than others (crossfitting.known_marginal, `_shift`).
         visited = np.unique(np.concatenate(apart))
         own, all_visited = of_rows(apart, chosen), of_rows([visited] * folds.n_folds, chosen)
         shares = np.array([len(part) for part in apart]) / len(rows)
@@ -207,7 +207,7 @@ def _function_values(sampler: UnitSampler, game: FunctionGame, design: Any, draw
 
 
 def _fit_process(units: EvaluatedUnits, folds: Folds, fold: int, game: FunctionGame | None) -> tuple[EvenProcess, ...]:
-    """Processes of all outputs, fitted to what the mean of the functions leaves of some units of the other folds."""
+    """Processes of all outputs, fitted to the residuals of the mean function in some units of the other folds."""
     sampler = units.sampler
     others = np.flatnonzero(folds.of(units.ids) != fold)
     most = max(FEWEST_UNITS, 2 * MOST_FITTED // units.values.shape[1])

@@ -158,7 +158,7 @@ def _gather(units: EvaluatedUnits, controls: PairControls | None) -> tuple[MeanT
 
 
 def _terms(units: EvaluatedUnits, controls: PairControls | None, some: Units) -> FloatArray:
-    """Terms `(u, pairs, outputs, functions)` of some units: the model, and controls less what is known of them."""
+    """Terms `(u, pairs, outputs, functions)` of some units: the model, and controls less their known values."""
     sampler, values = units.sampler, units.values[some.ids.unit][..., None]
     coalitions, weights = units.coalition_weights(some)
     fold: IntArray = np.zeros(len(values), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""All units of a row with what they evaluated, one batch after the other."""
+"""All units of a row with their evaluations, one batch after the other."""
 
 from __future__ import annotations
 

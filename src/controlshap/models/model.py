@@ -47,14 +47,14 @@ def _as_they_are(rows: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Model:
-    """A prediction function and what is known about it.
+    """A prediction function with facts about it.
 
     Attributes
     ----------
     predict : callable
         Takes the model's own inputs, which `to_inputs` makes.
     to_inputs : callable
-        Turns rows `(n, columns)` into what the model was fitted on, for example a frame.
+        Turns rows `(n, columns)` into inputs of the kind that the model was fitted on, for example a frame.
     source : object
         The user's model, from which derivatives and exact forms are read.
     output_names : tuple of str, or None
@@ -64,7 +64,7 @@ class Model:
     name : str
         What people call the model: its class, or the name of the function.
     output_range : tuple of float, or None
-        What no output leaves, where that was promised: one that does is an error.
+        Range of the outputs, if the user has stated one: an output outside is an error.
     """
 
     predict: Callable[[Any], Any]
@@ -243,7 +243,7 @@ def is_torch_module(model: Any) -> bool:
 
 
 def as_model(model: Any, output: str = "auto", of_class: Any = None) -> Model:
-    """Wrap the prediction function of a model; `output` says which, where it has several, and `of_class` of what class.
+    """Wrap the prediction function of a model: that of `output`, if it has several, and for the class `of_class`.
 
     Torch modules and native boosters are looked for first, because some of them are callable themselves; then come
     objects with `predict_proba`, `predict` or, for classifiers without probabilities, `decision_function`; then any

@@ -22,7 +22,7 @@ class OneClass:
     source : object
         The classifier, from which exact forms are read.
     weights : ndarray of shape (outputs,)
-        The output is `constant` plus these times what is known of the classifier.
+        The output is `constant` plus these times the known outputs of the classifier.
     constant : float
     """
 

@@ -14,27 +14,27 @@ from controlshap.results.wording import count_noun, join_words, shorten_in_sente
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
 
-#: Misses of intervals of 95 % that are put up with: 5 %, and 1 % for what half of the units knows less of its error.
+#: Tolerated share of misses of 95 % intervals: 5 %, and 1 % since half of the units know less about their error.
 PUT_UP_WITH = 0.06
 #: Chance of a false alarm.
 ALARM = 0.05
-#: Fewest rows that tell.
+#: Fewest rows for a test.
 FEWEST_ROWS = 5
-#: Players that are named.
+#: Most players that are named.
 N_NAMED = 3
 
 
 @dataclass(frozen=True)
 class Check:
-    """How often intervals from one half of a row's units do not hold the other half.
+    """How often intervals from one half of a row's units miss the other half.
 
     Attributes
     ----------
     looks_right : bool or None
-        Whether no more are missed than are put up with, by a test over rows with 5 % false alarms; None where too few
-        rows have errors to tell.
+        Whether no more are missed than is tolerated, by a test over rows with 5 % false alarms; None where too few rows
+        have errors.
     missed : float
-        Share that is missed, of all values with an error; 0.05 is expected.
+        Share of the values with an error that are missed; 0.05 is expected.
     missed_by_player : ndarray of shape (players,)
         The same for each player.
     suspicious : tuple of str

@@ -45,7 +45,7 @@ class PairResult:
 
 @dataclass(frozen=True)
 class RowResult:
-    """Estimates of one row, what they cost and how the run ended; `evaluated` is what later rows may learn from.
+    """Estimates of one row, what they cost and how the run ended; `evaluated` has rows for later ones to learn from.
 
     `guaranteed` (4, players, outputs) are bounds that hold for any number of units: low and high of each value, and of
     all values together.

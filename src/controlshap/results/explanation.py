@@ -1,4 +1,4 @@
-"""The result: values with errors, what the control bought, and how to get the same numbers again."""
+"""The result: values with errors, the effect of the control, and how to get the same numbers again."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Explanation:
     uncontrolled_values, uncontrolled_standard_errors : ndarray
         The same evaluations without control.
     variance_reduction : ndarray
-        Anticipated share of the variance that the control removes, 0 to 1 (a squared correlation).
+        Expected share of the variance that the control removes, 0 to 1 (a squared correlation).
     degrees_of_freedom : ndarray
         Degrees of freedom of the standard errors; infinite where exact.
     covariance : ndarray of shape (rows, players, players) or (rows, outputs, players, players)
@@ -78,14 +78,14 @@ class Explanation:
     n_evaluations : ndarray of shape (rows,)
         Model evaluations spent on each row, derivatives included.
     status : ndarray of str, shape (rows,)
-        "exact", "converged" (what was asked for was reached), "budget reached" or "time reached".
+        "exact", "converged" (all goals were reached), "budget reached" or "time reached".
     method : ndarray of str, shape (rows,)
         Estimator and control that were used.
     controls : ndarray of str, shape (rows,)
         The controls with their mean coefficients, such as "LogisticRidge 0.98, Trees 0.02"; empty without control.
     look_shares : ndarray of shape (rows,)
-        Part of `1 - level` that rankings and simultaneous intervals may use: 1, or less where a run was checked
-        several times and stopped by what it showed.
+        Share of `1 - level` that rankings and simultaneous intervals may use: 1, or less where a run was checked
+        several times and could stop by its results.
     complete : ndarray of bool, shape (rows,)
         Whether every background row was used (or the values are exact). Before that an error of 0 may only mean that
         no row that matters was drawn yet, and certifies nothing.
@@ -105,8 +105,8 @@ class Explanation:
     column_names : tuple of str
         Names of the columns of `data`.
     output_names : tuple of str or None
-        Names of the outputs, when the model gives them: classes, of two the second alone. `output_labels` says what
-        the outputs are.
+        Names of the outputs, if the model has any: classes, of two the second alone. `output_labels` describes the
+        outputs.
     player_columns : tuple of tuples of int
         Columns of `data` that belong to each player.
     entropy : int
@@ -124,8 +124,8 @@ class Explanation:
         Of shape (rows, pairs) or (rows, pairs, outputs); read by `interactions`. None unless asked for with
         `interactions=2`.
     half_ratios : ndarray of the shape of `values`, or None
-        How far one half of a row's units lies from what the other half says, in half widths of its 95 % interval; read
-        by `check`. None where units were few, resampled or grouped, or explained on a device.
+        Distance of one half of a row's units from the estimate of the other half, in half widths of its 95 % interval;
+        read by `check`. None where units were few, resampled or grouped, or explained on a device.
     guaranteed_low, guaranteed_high, guaranteed_low_together, guaranteed_high_together : ndarray or None
         Bounds of the shape of `values` that `confidence_interval(guarantee="finite")` reads: of each value, and of all
         values of a row. None unless asked for with `guarantee="finite"`.
@@ -257,10 +257,10 @@ class Explanation:
 
     @property
     def reliable(self) -> BoolArray:
-        """Which values have an error that says enough for an interval, of the shape of `values`.
+        """Which values have an error that is well enough known for an interval, of the shape of `values`.
 
-        Exact values, and those that three or more independent units or visits tell the error of. Others have an
-        interval, too, but with one or two degrees of freedom, or, where a sample shows no difference between any two
+        These are exact values, and those whose error comes from three or more independent units or visits. Others have
+        an interval, too, but with one or two degrees of freedom, or, if a sample shows no difference between any two
         outputs of the model, an error of 0 that proves nothing; raise `budget`.
         """
         errors, exact = self.standard_errors, self.status == "exact"
@@ -304,16 +304,16 @@ class Explanation:
         ----------
         level : float
         simultaneous : bool
-            Whether the bounds hold all values of a row (and output) together, also where the run was stopped by what
-            it showed; otherwise each bound holds for one value at a time.
+            Whether the bounds hold all values of a row (and output) together, even if the run was stopped by its
+            results; otherwise each bound holds for one value at a time.
         background : bool
             Whether the true value is that of the population of which the background is a sample
             (`background_standard_errors`, `distribution_standard_errors`); otherwise that of the background itself.
         guarantee : {None, "finite"}
-            "finite" for bounds that hold for any number of units and at any moment of stopping, whatever jumps were not
-            seen. The rows must have been explained with `guarantee="finite"`, the same level and `output_range`.
+            "finite" for bounds that hold for any number of units and at any moment of stopping, whatever the sample has
+            missed. The rows must have been explained with `guarantee="finite"`, the same level and `output_range`.
         output_range : (float, float), optional
-            What the outputs cannot leave, as it was given then.
+            The range that was given then.
 
         Returns
         -------
@@ -332,8 +332,9 @@ class Explanation:
     def check(self) -> Check:
         """Whether errors look right on this model: two halves of each row's units against each other, over all rows.
 
-        The first half of the units of a row has errors and intervals of its own, which the second half lies in about as
-        often as they say; more rarely where jumps are larger or rarer than units show. It takes some ten rows to tell.
+        The first half of the units of a row has errors and intervals of its own. The second half should lie in these
+        about as often as their level says, and does so less often where jumps are larger or rarer than units show. The
+        test needs some ten rows.
 
         Returns
         -------

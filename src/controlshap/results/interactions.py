@@ -1,4 +1,4 @@
-"""Pairwise interactions of an explanation: indices, errors, what is certain of them, tables."""
+"""Pairwise interactions of an explanation: indices, errors, certainty, tables."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def guaranteed_interval(
 
 
 def background_errors(explanation: Explanation) -> FloatArray:
-    """Errors due to the choice of the background rows, or to what was fitted to them; an error if not known."""
+    """Errors due to the choice of background rows, or to a distribution fitted to them; raises where unknown."""
     of_background, settings = explanation.background_standard_errors, explanation.settings
     if explanation.distribution_standard_errors is not None:
         return explanation.distribution_standard_errors

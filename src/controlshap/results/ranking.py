@@ -204,7 +204,7 @@ def _exact_by(method: str) -> str:
 
 
 def _bounds(explanation: Explanation, level: float, *, background: bool) -> FloatArray | None:
-    """Bounds `(2, rows, players, outputs)` of all values of a row together, where pairs of players are not told apart.
+    """Bounds `(2, rows, players, outputs)` that hold all values of a row, for orders without tests of pairs.
 
     These are the bounds that hold for any number of units, where there are any at this level; and those with the error
     of the background, whose correlations between players are not known.

@@ -130,12 +130,12 @@ def summarise(explanation: Explanation, *, sampled_rows: bool, background: bool 
 def importance_interval(explanation: Explanation, summary: Summary, level: float) -> tuple[FloatArray, FloatArray]:
     """Bounds of `summary.mean_absolute`, of its shape.
 
-    The lower one allows for what noise may still add; none is below 0, which no mean of absolute values can be.
+    The lower one allows for the bias that noise may still add; none is below 0, since absolute values are not.
     """
     variances = explanation.standard_errors**2
     total = variances.sum(axis=0)
     # Satterthwaite: the mean over rows has about the degrees of freedom of all of them together; from shares, since
-    # squares of variances leave the range of doubles early
+    # squares of variances overflow early
     shares = variances / np.where(total > 0, total, 1.0)
     spread = (shares**2 / np.minimum(explanation.degrees_of_freedom, MOST_DOF)).sum(axis=0)
     dof = np.where(spread > 0, 1.0 / np.where(spread > 0, spread, 1.0), np.inf)

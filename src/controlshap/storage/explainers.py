@@ -1,4 +1,4 @@
-"""An explainer on disk: background, settings and what was computed once; never the model."""
+"""An explainer on disk: background, settings and results computed once for all rows; never the model."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _CLASSES = {
 def save_assembly(assembly: Assembly, path: Path, *, describe_own: bool = True) -> Path:
     """Write what an explainer was assembled from to a folder.
 
-    Strategies of the user's own are described by what they print, not stored; with `describe_own=False` they are
+    Strategies of the user's own are described by their repr, not stored; with `describe_own=False` they are
     refused.
     """
     arrays: dict[str, Any] = {"background": assembly.background, "owner": assembly.raw_players.owner}

@@ -1,4 +1,4 @@
-"""Value functions, which say what "absent" means. They know the data, never the model."""
+"""Value functions, which define what "absent" means, from the data and never from the model."""
 
 from typing import TYPE_CHECKING
 

@@ -40,7 +40,7 @@ class Empirical(ValueFunction):
     ----------
     bandwidth : float
         Standard deviation of the kernel, in units of the distance: standard deviations for each revealed column. The
-        default is that of Aas et al. A larger one is smoother; far above 1 the revealed columns say nothing.
+        default is that of Aas et al. A larger one is smoother; far above 1 the revealed columns have no effect.
     min_eigenvalue : float
         As for `GaussianConditional`: for the correlation that distances are measured with.
     """
@@ -96,7 +96,7 @@ class EmpiricalImputer(Imputer):
 
     @property
     def _varies(self) -> BoolArray:
-        """Columns that count in |S|: one that never varies tells nothing."""
+        """Columns that count in |S|: constant columns carry no information."""
         return self.gaussian.moments.spread > 0
 
     def sample(self, n_rows: int, rng: np.random.Generator) -> FloatArray:

@@ -378,7 +378,7 @@ class CopulaImputer(GaussianImputer):
         return inputs
 
     def read_rows(self, rows: FloatArray, of: Imputer) -> FloatArray:
-        """Scores of what the other's scores stand for."""
+        """Scores of the values behind the scores of another fit."""
         return self.margins.to_scores(of.to_inputs(rows))
 
     def check(self, rows: FloatArray, feature_names: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Columns as normal scores and back: what a Gaussian copula with empirical margins needs.
+"""Columns as normal scores and back, for a Gaussian copula with empirical margins.
 
 A value of the background has the score `Phi^-1` of its mid-rank. Back from scores, a value has all scores that its
 ranks span, so that codes and counts stay codes and counts. Only between two values that occur once each, in a column of

@@ -1,4 +1,4 @@
-"""The columns that a fitted model knows of."""
+"""The columns that a fitted model records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ModelColumns:
     names : tuple of str or None
         In the order of the model; None if it has no names.
     number : int or None
-        None if the model does not say.
+        None if the model does not record it.
     takes_arrays : bool
         Whether it was fitted on arrays without names, and expects such arrays again.
     """

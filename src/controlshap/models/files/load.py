@@ -71,7 +71,7 @@ class LoadedModel:
     feature_names : tuple of str or None
         Names of the model's columns in its order, if it has any.
     n_columns : int or None
-        Number of columns, if the model says.
+        Number of columns, if the model records it.
     takes_arrays : bool
         Whether it was fitted on arrays without names, and expects such arrays again.
     """

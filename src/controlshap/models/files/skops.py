@@ -40,7 +40,7 @@ VETTED = re.compile(
         )
     )
 )
-#: Modules whose compiled code takes what a file says about trees and vectors without checking it.
+#: Modules whose compiled code trusts what a file says about trees and vectors.
 _COMPILED = re.compile(rb'"(sklearn\.(tree|ensemble|neighbors|svm|metrics)|xgboost|lightgbm)\.')
 
 

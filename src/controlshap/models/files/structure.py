@@ -52,7 +52,7 @@ class StoredTree:
 
 
 def refuse_bad_trees(model: Any) -> None:
-    """Raise where a tree of a loaded model refers to what is not there, or leads in circles."""
+    """Raise where a tree of a loaded model refers to missing nodes, or leads in circles."""
     for number, tree in enumerate(stored_trees(model)):
         fault = tree.find_fault()
         if fault is not None:
