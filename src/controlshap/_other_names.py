@@ -38,6 +38,9 @@ RESULT_ATTRIBUTES = {
     "sum": "Use `explanation.values.sum(...)`, or `explanation.to_shap()` for an Explanation of shap",
     "mean": "Use `explanation.summary()`, which has means with errors",
     "abs": "Use `explanation.summary()`, which has mean absolute values with errors",
+    "shape": "Use `explanation.values.shape`",
+    "to_csv": "Use `explanation.save('values.csv')`, or `explanation.to_frame()`",
+    "to_dict": "Use `explanation.to_frame()`, or `explanation.export(folder)` for JSON",
     "cohorts": "Use `explanation.plot.cohorts(labels)`",
 }
 _EXACT = "Use `controlshap.Explainer`: values of trees and linear models are exact there."

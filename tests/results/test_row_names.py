@@ -34,6 +34,16 @@ def test_names_are_shown_and_find_rows():
         FOUND["customer 3"]
 
 
+def test_names_that_are_numbers_say_how_rows_are_found():
+    found = EXPLAINER(X.reset_index(drop=True).tail(4), budget=120, rng=0)
+    with pytest.raises(cs.InvalidArgumentError, match=r"found by explanation\.loc\[27\]"):
+        found["27"]
+    with pytest.raises(cs.InvalidArgumentError, match=r"got 27\. The row of that name is explanation\.loc\[27\]"):
+        found[27]
+    with pytest.raises(cs.InvalidArgumentError, match=r"got 27\. The row of that name is number 1"):
+        found.plot.waterfall(27)
+
+
 def test_names_in_rankings_tables_plots_and_reports(tmp_path):
     ranking = FOUND.ranking()
     assert ranking.describe("customer 28") == ranking.describe(2)

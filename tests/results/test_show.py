@@ -60,6 +60,13 @@ def test_a_linked_explanation_says_so():
     assert explainer.explanation.settings["model"] == "Pipeline ending in LogisticRegression.predict_proba"
 
 
+def test_exact_rows_have_no_rough_errors():
+    X = np.random.default_rng(0).normal(size=(3, 6))
+    found = cs.Explainer(lambda rows: rows[:, 0] * rows[:, 1], X[:1])(X[1:], rng=0)  # one background row
+    assert (found.status == "exact").all()
+    assert "Rough" not in repr(found)
+
+
 def test_texts_hold_values_and_errors():
     found = explained(SCORES)
     first, *rows, last, doubts = repr(found).splitlines()

@@ -68,7 +68,7 @@ def take_output(record: Any, number: int) -> dict[str, Any]:
 def row_index(rows: Any, n: int, read_names: Callable[[], Sequence[RowName] | None]) -> IntArray:
     """Numbers of the rows that a number, a slice, a mask, an array of numbers or names ask for, of `n` rows.
 
-    `read_names` is called for text alone, since the names of a stored result are read from its files.
+    `read_names` is called for text and for errors alone, since the names of a stored result are read from its files.
     """
     numbers: IntArray = np.arange(n)
     if isinstance(rows, slice):
@@ -92,8 +92,10 @@ def row_index(rows: Any, n: int, read_names: Callable[[], Sequence[RowName] | No
         return np.flatnonzero(wanted)
     outside = wanted[(wanted < -n) | (wanted >= n)]
     if outside.size:
+        wrong = int(outside.flat[0])
+        way_out = f" The row of that name is explanation.loc[{wrong}]." if wrong in (read_names() or ()) else ""
         raise InvalidArgumentError(
-            f"`explanation[rows]` has {n} rows, numbered from 0, or backwards from -1; got {outside.flat[0]}."
+            f"`explanation[rows]` has {n} rows, numbered from 0, or backwards from -1; got {wrong}.{way_out}"
         )
     return numbers[np.atleast_1d(wanted.astype(np.int64))]
 
@@ -135,5 +137,7 @@ def check_row(row: Any, n: int, names: Sequence[RowName] | None = None) -> int:
     if n == 0:
         raise InvalidArgumentError(f"`row` must be a row number, and there are no rows; got {row!r}.")
     if not is_whole(row) or not -n <= row < n:
-        raise InvalidArgumentError(f"`row` must be a row number, 0 to {n - 1}; got {row!r}.")
+        place = list(names).index(row) if names is not None and row in names else None
+        way_out = "" if place is None else f" The row of that name is number {place}."
+        raise InvalidArgumentError(f"`row` must be a row number, 0 to {n - 1}; got {row!r}.{way_out}")
     return int(row)

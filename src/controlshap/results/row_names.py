@@ -43,7 +43,9 @@ def find_row(name: RowName, names: Sequence[RowName] | None) -> int:
         )
     known = "have no names but their numbers" if names is None else f"are {show(list(names[:5]))[1:-1]}"
     more = ", ..." if names is not None and len(names) > 5 else ""
-    raise InvalidArgumentError(f"`row`: no row has the name {show(name)}; the rows {known}{more}.")
+    number = isinstance(name, str) and name in {str(other) for other in names or ()}
+    way_out = f" Names that are numbers are found by explanation.loc[{name}]." if number else ""
+    raise InvalidArgumentError(f"`row`: no row has the name {show(name)}; the rows {known}{more}.{way_out}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -313,7 +313,7 @@ def describe_unreliable(explanation: Explanation) -> str:
     """Whether errors rest on few units, and the budget that gives enough of them; empty where they do not."""
     weak, n = int((~explanation.reliable).sum()), explanation.values.size
     units = np.array([sum(stages[-1:]) for stages in explanation.stages], dtype=np.int64)
-    sampled = units > 0
+    sampled = (units > 0) & (explanation.status != "exact")
     fewest = int(units[sampled].min()) if sampled.any() else ENOUGH_UNITS
     if weak == 0 and fewest >= ENOUGH_UNITS:
         return ""
