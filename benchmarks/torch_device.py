@@ -1,7 +1,7 @@
 """A torch module explained on its device, against the bare forward passes and against Captum.
 
     PYTHONPATH=src python benchmarks/torch_device.py            on a GPU: 1,000 rows x 10,000 evaluations
-    PYTHONPATH=src python benchmarks/torch_device.py --small    the same on the CPU, in about a minute
+    PYTHONPATH=src python benchmarks/torch_device.py --small    the same on the CPU, in some minutes
 
 Needs torch, numpy, scipy, and for the comparison captum (installed, or from `--captum FOLDER_OR_WHEEL`). Prints a
 table; where the environment variable OUT is set, writes torch_device.json and torch_device.md there.
@@ -16,6 +16,7 @@ import os
 import platform
 import statistics
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -75,10 +76,10 @@ FULL = Size(512, 1000, 10_000, 5, 1_000_000, tuple(2**k for k in range(13, 22)),
 SMALL = Size(64, 20, 2_000, 2, 40_000, (2**11, 2**12, 2**14), 5_000, 20)
 
 
-def network(hidden: int, device: str, dtype: Any = torch.float32, seed: int = 0) -> Any:
+def network(hidden: int, device: str, dtype: Any = torch.float32, seed: int = 0, columns: int = COLUMNS) -> Any:
     torch.manual_seed(seed)
     layers = [
-        torch.nn.Linear(COLUMNS, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, hidden), torch.nn.ReLU(),
+        torch.nn.Linear(columns, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, hidden), torch.nn.ReLU(),
         torch.nn.Linear(hidden, 1),
     ]  # fmt: skip
     return torch.nn.Sequential(*layers).to(device=device, dtype=dtype).eval()
@@ -98,9 +99,9 @@ def trained(size: Size, device: str) -> Any:
     return module.requires_grad_(requires_grad=False)
 
 
-def data(n_rows: int, seed: int) -> np.ndarray:
+def data(n_rows: int, seed: int, columns: int = COLUMNS) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    rows: np.ndarray = rng.normal(size=(n_rows, COLUMNS)) + 0.7 * rng.normal(size=(n_rows, 1))
+    rows: np.ndarray = rng.normal(size=(n_rows, columns)) + 0.7 * rng.normal(size=(n_rows, 1))
     return rows
 
 
@@ -124,10 +125,10 @@ def timed(work: Callable[[], Any], repeats: int, device: str) -> tuple[float, An
 
 def bare_seconds(module: Any, n_rows: int, size: Size, device: str) -> tuple[float, int]:
     """Forward passes on as many rows, in the best chunks."""
-    dtype = next(module.parameters()).dtype
+    dtype, columns = next(module.parameters()).dtype, module[0].in_features
     best = (float("inf"), 0)
     for chunk in size.chunks:
-        rows = torch.randn(min(chunk, n_rows), COLUMNS, device=device).to(dtype)
+        rows = torch.randn(min(chunk, n_rows), columns, device=device).to(dtype)
 
         def passes(rows: Any = rows, chunk: int = chunk) -> None:
             with torch.no_grad():
@@ -141,20 +142,22 @@ def bare_seconds(module: Any, n_rows: int, size: Size, device: str) -> tuple[flo
 
 def overheads(size: Size, device: str) -> list[dict[str, Any]]:
     """Explanation over bare forward passes, for types and value functions."""
-    found = []
-    background, rows = data(BACKGROUND, 1), data(size.rows, 2)
-    cases: list[tuple[str, Any, str, str, dict[str, Any]]] = [
-        ("float32, independent", torch.float32, "independent", "auto", {}),
-        ("bfloat16, independent", torch.bfloat16, "independent", "auto", {}),
-        ("float32, correlated, no control", torch.float32, "correlated", "none", {}),
-        ("float32, correlated, Taylor", torch.float32, "correlated", "auto", {}),
-        ("float32, independent, three largest", torch.float32, "independent", "auto", {"stop": "top 3"}),
+    found, wide, narrow = [], size.hidden, size.hidden // 8
+    cases: list[tuple[str, int, int, Any, str, str, dict[str, Any]]] = [
+        ("float32, independent", wide, COLUMNS, torch.float32, "independent", "auto", {}),
+        ("bfloat16, independent", wide, COLUMNS, torch.bfloat16, "independent", "auto", {}),
+        ("float32, correlated, no control", wide, COLUMNS, torch.float32, "correlated", "none", {}),
+        ("float32, correlated, Taylor", wide, COLUMNS, torch.float32, "correlated", "auto", {}),
+        ("float32, independent, three largest", wide, COLUMNS, torch.float32, "independent", "auto", {"stop": "top 3"}),
+        (f"2 x {narrow}, independent", narrow, COLUMNS, torch.float32, "independent", "auto", {}),
+        (f"2 x {narrow}, correlated, no control", narrow, COLUMNS, torch.float32, "correlated", "none", {}),
+        ("200 columns, independent", wide, 200, torch.float32, "independent", "auto", {}),
     ]
-    for name, dtype, features, control, goals in cases:
-        module = network(size.hidden, device, dtype)
-        explainer = cs.Explainer(module, background, features, control=control)
+    for name, hidden, columns, dtype, features, control, goals in cases:
+        module, rows = network(hidden, device, dtype, columns=columns), data(size.rows, 2, columns)
+        explainer = cs.Explainer(module, data(BACKGROUND, 1, columns), features, control=control)
 
-        def explain(explainer: Any = explainer, goals: dict[str, Any] = goals) -> Any:
+        def explain(explainer: Any = explainer, rows: Any = rows, goals: dict[str, Any] = goals) -> Any:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", cs.NotConvergedWarning)
                 return explainer(rows, budget=size.budget, rng=0, device=device, **goals)
@@ -257,22 +260,29 @@ def memory(size: Size, device: str) -> dict[str, Any]:
 
 
 def devices() -> list[dict[str, Any]]:
-    """The same explanation on the CPU and on the GPU."""
-    background, rows = data(BACKGROUND, 1), data(5, 2)
-    found = []
+    """The same explanation on the CPU and on the GPU, without a surrogate and with the same one."""
+    background, rows, found = data(BACKGROUND, 1), data(5, 2), []
+    places = ("cpu", "cuda" if torch.cuda.is_available() else "cpu")
     for dtype in (torch.float64, torch.float32):
         for features in ("independent", "correlated"):
-            both = [
-                cs.Explainer(network(64, device, dtype), background, features)(rows, budget=2000, rng=0, device=device)
-                for device in ("cpu", "cuda" if torch.cuda.is_available() else "cpu")
-            ]
-            errors = [one.standard_errors for one in both]
-            found.append(
-                {"name": f"{both[0].settings['device_dtype']}, {features}",
-                 "devices": [one.settings["device"] for one in both],
-                 "largest_difference": float(abs(both[0].values - both[1].values).max()),
-                 "largest_difference_of_errors": float(abs(errors[0] - errors[1]).max())}
-            )  # fmt: skip
+            modules = [network(64, device, dtype) for device in places]
+            plain = [cs.Explainer(module, background, features) for module in modules]
+            fitted = cs.Explainer(modules[1], background, features)
+            fitted.fit_surrogate(data(100, 3), budget=5000, rng=0, device=places[1])
+            with tempfile.TemporaryDirectory() as folder:
+                path = fitted.save(Path(folder) / "explainer")
+                same = [cs.Explainer.load(path, model=module) for module in modules]
+            for name, explainers in (("", plain), (", shared surrogate", same)):
+                both = [
+                    one(rows, budget=2000, rng=0, device=device) for one, device in zip(explainers, places, strict=True)
+                ]
+                values, errors = ([getattr(one, what) for one in both] for what in ("values", "standard_errors"))
+                found.append(
+                    {"name": f"{both[0].settings['device_dtype']}, {features}{name}",
+                     "devices": [one.settings["device"] for one in both],
+                     "largest_difference": float(abs(values[0] - values[1]).max()),
+                     "largest_difference_of_errors": float(abs(errors[0] - errors[1]).max())}
+                )  # fmt: skip
     return found
 
 
@@ -297,7 +307,7 @@ def report(found: dict[str, Any]) -> str:
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--small", action="store_true", help="on the CPU, in about a minute")
+    parser.add_argument("--small", action="store_true", help="on the CPU, in some minutes")
     parser.add_argument("--captum", help="folder or wheel to import captum from")
     options = parser.parse_args(arguments)
     if options.captum:

@@ -7,21 +7,26 @@ fitted once for all rows to explain, there are many of both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import TypeAlias, final
 
 import numpy as np
 from scipy.special import expit
 
 from controlshap._arrays import Array, is_tensor, namespace, to_like
-from controlshap._types import FloatArray
+from controlshap._types import FloatArray, IntArray
 from controlshap.controls.base import Control, FoldedRows, check_at_least
 from controlshap.controls.network import in_own_units
 from controlshap.controls.ridge import RIDGE, LogisticRidge
 from controlshap.functions.base import KnownFunction, Sum
 from controlshap.functions.network import Network
 from controlshap.functions.waves import Waves
+
+Step: TypeAlias = Callable[[Array, Array], None]
+"""A gradient step, by its rows and how far it goes."""
+Repeat: TypeAlias = Callable[[Step, Iterable[tuple[IntArray, float]]], None]
+"""A way to take all steps."""
 
 BATCH = 256
 #: Largest step, and its share that is left at the end (half a cosine between them).
@@ -126,19 +131,33 @@ def fit_wide_network(data: FoldedRows, fold: int | None, n_hidden: int, n_steps:
 
 
 def fit_waves(
-    data: FoldedRows, fold: int | None, n_waves: int, n_steps: int, n_rows: int = BATCH, like: Array = None
+    data: FoldedRows,
+    fold: int | None,
+    n_waves: int,
+    n_steps: int,
+    n_rows: int = BATCH,
+    like: Array = None,
+    repeat: Repeat | None = None,
 ) -> Waves:
     """Fit cosines to the rows outside a fold, by steps of so many rows; the same bits for the same rows.
 
-    Where `like` is a tensor, the steps are taken on its device.
+    Where `like` is a tensor, the steps are taken on its device; `repeat` takes them, given a step as a function of its
+    rows and its rate, and all of these.
     """
-    layer = _fit_layer(data, fold, (n_waves, n_steps, n_rows), waves=True, like=like)
+    size = (n_waves, n_steps, n_rows)
+    layer = _fit_layer(data, fold, size, waves=True, like=like, repeat=repeat)
     own = in_own_units(data, layer.units, layer.hidden, layer.linear)
     return Waves(own.constant, own.linear, own.weights, own.intercepts, own.scales)
 
 
 def _fit_layer(
-    data: FoldedRows, fold: int | None, size: tuple[int, int, int], *, waves: bool, like: Array = None
+    data: FoldedRows,
+    fold: int | None,
+    size: tuple[int, int, int],
+    *,
+    waves: bool,
+    like: Array = None,
+    repeat: Repeat | None = None,
 ) -> _Layer:
     (n_hidden, n_steps, n_rows), keep = size, data.others(fold)
     inputs = to_like(data.standardised[keep].astype(np.float32), like)
@@ -152,21 +171,35 @@ def _fit_layer(
     target = to_like(((outputs - center) / spread).astype(np.float32), like)
     xp = namespace(target)
     first, second = xp.zeros_like(parameters.flat), xp.zeros_like(parameters.flat)
-    order, place = to_like(rng.permutation(n), like), 0
-    for step in range(1, n_steps + 1):
-        if place + n_rows > n:
-            order, place = to_like(rng.permutation(n), like), 0
-        batch = order[place : place + n_rows]
-        place += n_rows
+
+    def step(batch: Array, rate: Array) -> None:
+        nonlocal first, second
         slope = parameters.slope(inputs[batch], target[batch])
         first += (1.0 - MEMORY[0]) * (slope - first)
         second += (1.0 - MEMORY[1]) * (slope**2 - second)
-        rate = RATE * (LAST + (1.0 - LAST) * 0.5 * (1.0 + np.cos(np.pi * step / n_steps)))
-        unbiased = np.sqrt(1.0 - MEMORY[1] ** step) / (1.0 - MEMORY[0] ** step)
-        parameters.flat -= float(rate * unbiased) * first / (xp.sqrt(second) + 1e-8)
+        parameters.flat -= rate * first / (xp.sqrt(second) + 1e-8)
+
+    (_take_steps if repeat is None else repeat)(step, _schedule(rng, n, n_steps, n_rows))
     parts = [part.cpu().numpy() for part in parameters.parts] if is_tensor(like) else parameters.parts
     weights, intercepts, scales, linear = (part.astype(float) for part in parts)
     return _Layer((center, spread), (weights, intercepts, scales), linear)
+
+
+def _take_steps(step: Step, schedule: Iterable[tuple[IntArray, float]]) -> None:
+    for batch, rate in schedule:
+        step(batch, rate)
+
+
+def _schedule(rng: np.random.Generator, n: int, n_steps: int, n_rows: int) -> Iterator[tuple[IntArray, float]]:
+    """Rows of each step, of n that come in a new order each time, and how far it goes."""
+    order, place = rng.permutation(n), 0
+    for step in range(1, n_steps + 1):
+        if place + n_rows > n:
+            order, place = rng.permutation(n), 0
+        rate = RATE * (LAST + (1.0 - LAST) * 0.5 * (1.0 + np.cos(np.pi * step / n_steps)))
+        unbiased = np.sqrt(1.0 - MEMORY[1] ** step) / (1.0 - MEMORY[0] ** step)
+        yield order[place : place + n_rows], float(rate * unbiased)
+        place += n_rows
 
 
 @dataclass

@@ -64,7 +64,10 @@ def explain_rows(
     if device is not None and n_jobs != 1:
         raise InvalidArgumentError(f"`n_jobs={n_jobs}` and `device` exclude each other. Leave one of them out.")
     if device is not None and stopping.online:
-        raise InvalidArgumentError("`device` and `surrogate='online'` exclude each other. Leave one of them out.")
+        raise InvalidArgumentError(
+            "`device` and `surrogate='online'` exclude each other. Leave one of them out; "
+            "`explainer.fit_surrogate(X, device=...)` fits one function for all rows on the device."
+        )
     if n_jobs == 1 and not stopping.online and _takes_device(device, problem, stopping, keep):
         found = _explain_on_device(assembly, problem, rows, first, stopping, entropy, settings, device, progress)
         return replace(found, row_numbers=np.arange(first, first + len(rows)), row_names=names)

@@ -165,4 +165,6 @@ def free_bytes(device: Any) -> int:
         return CPU_BYTES
     free, _ = torch.cuda.mem_get_info(device)
     # what torch holds in reserve and does not use is free as well
-    return int(free) + int(torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
+    held = torch.cuda.memory_stats(device)  # takes a while: asked once
+    idle = held.get("reserved_bytes.all.current", 0) - held.get("allocated_bytes.all.current", 0)
+    return int(free) + int(idle)

@@ -109,7 +109,7 @@ def explain_on_device(
     arrays: dict[str, Any] = {name: concat([part[name] for part in parts], axis=0) for name in parts[0]}
     converged, used, alpha = (arrays.pop(name) for name in ("converged", "n_units", "alpha"))
     stages, name = method.stages, "Taylor" if uses_taylor else "" if shared is None else type(shared).__name__
-    controls = [f"{name} {mean:.2f}" if name else "" for mean in alpha.mean(axis=(1, 2))]
+    controls = [f"{name} {mean:.2f}" for mean in alpha.mean(axis=(1, 2))] if name else [""] * len(rows)
     result = DeviceResult(
         **arrays,
         n_evaluations=1 + used * common.unit_cost,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
 
+from controlshap._arrays import to_like
 from controlshap._random import Purpose
-from controlshap._types import FloatArray
+from controlshap._types import FloatArray, IntArray
 from controlshap.controls.base import FoldedRows
 from controlshap.controls.shared import SharedSurrogate
-from controlshap.controls.wide_network import fit_waves
+from controlshap.controls.wide_network import Step, fit_waves
 from controlshap.engine.device.evaluation import (
     DeviceEvaluator,
     evaluate_rows,
@@ -27,6 +29,8 @@ from controlshap.problem import Problem
 
 #: Cosines of each output; gradient steps, and rows in each: a GPU takes thousands of rows in the time of a few.
 N_WAVES, N_STEPS, STEP_ROWS = 128, 1000, 2048
+#: Steps that are taken before one is recorded: libraries set themselves up in the first.
+UNRECORDED = 3
 
 
 def fit_on_device(
@@ -60,8 +64,35 @@ def fit_on_device(
         functions = tuple(
             fit_waves(
                 FoldedRows(found[0], found[1][:, output], np.full(len(found[0]), -1), output), None, N_WAVES, N_STEPS,
-                min(STEP_ROWS, len(found[0])), x,
+                min(STEP_ROWS, len(found[0])), x, repeat_on(x),
             )
             for output in range(found[1].shape[1])
         )  # fmt: skip
     return SharedSurrogate(functions, len(x) + len(found[0]))
+
+
+def repeat_on(like: Any) -> Any:
+    """How steps are taken on the device of a tensor.
+
+    On a GPU one is recorded, and replayed: most of its time would be that of telling the GPU what to do.
+    """
+
+    def take_steps(step: Step, schedule: Iterable[tuple[IntArray, float]]) -> None:
+        rows, rates = zip(*schedule, strict=True)
+        # copied once: each copy would wait for the GPU
+        batches, sizes = to_like(np.stack(rows), like), to_like(np.array(rates, dtype=np.float32), like)
+        graph = None
+        for number in range(len(rates)):
+            if graph is None and like.device.type == "cuda" and number >= UNRECORDED:
+                batch, size = batches[number].clone(), sizes[number].clone()
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph):
+                    step(batch, size)
+            if graph is None:
+                step(batches[number], sizes[number])
+            else:
+                batch.copy_(batches[number])
+                size.copy_(sizes[number])
+                graph.replay()
+
+    return take_steps
