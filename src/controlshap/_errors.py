@@ -2,6 +2,7 @@
 
 ControlShapError
  ├ InvalidArgumentError(ValueError)   bad input, found at the edge
+ │  └ BudgetTooSmallError             the budget does not cover the smallest run
  ├ NoClosedFormError(TypeError)       this surrogate x this value function
  ├ SingularSystemError                too few distinct coalitions
  ├ ModelOutputError(ValueError)       wrong shape, or not finite
@@ -12,6 +13,7 @@ ControlShapWarning(UserWarning)
  ├ WeakControlWarning                 a control was cut down to fit the budget
  ├ SingularCovarianceWarning          the covariance was conditioned
  ├ NotExactWarning                    a model with a known form is sampled
+ ├ NoisyModelWarning                  the model answers differently when asked the same again
  └ ErraticVarianceWarning             this variance method is known to be unreliable here
 """
 
@@ -27,7 +29,7 @@ class InvalidArgumentError(ControlShapError, ValueError):
 
 
 class BudgetTooSmallError(InvalidArgumentError):
-    """The budget does not cover the smallest run; `needed` says how much does."""
+    """The budget does not cover the smallest run; `needed` is the least that does."""
 
     def __init__(self, message: str, needed: int) -> None:
         super().__init__(message)

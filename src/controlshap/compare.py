@@ -1,8 +1,8 @@
-"""Which description of the data fits: the error of what it says of the prediction when a part of a row is revealed.
+"""Which description of the data fits: the error of its predictions when a part of a row is revealed.
 
 The mean over rows x and coalitions S of `(f(x) - v(S))^2` (Olsen, Glad, Jullum and Aas 2024) is least for the
 conditional distribution that the rows come from. With r and r' two independent draws of the row of a coalition, the
-product `(f(x) - f(r)) (f(x) - f(r'))` has that mean; of more draws all pairs are taken. Descriptions are compared on
+product `(f(x) - f(r)) (f(x) - f(r'))` has that mean; with more draws all pairs are taken. Descriptions are compared on
 the same rows and coalitions, by their paired differences, whose standard error is that of a mean over rows.
 """
 
@@ -23,7 +23,7 @@ from controlshap.data.players import Groups
 from controlshap.explainer import Explainer
 from controlshap.problem import Assembly
 
-#: Fewest rows behind a standard error.
+#: Fewest rows for a standard error.
 FEWEST_ROWS = 10
 #: Most draws of a coalition, before there are more coalitions of a row. Differences of descriptions vary by their draws
 #: more than by rows: 1,000 rows with six draws of one coalition told two of them apart by 3.7 standard errors, with two
@@ -40,8 +40,8 @@ class FeatureComparison:
     names : tuple of str
         The descriptions.
     errors, standard_errors : ndarray of shape (descriptions,)
-        Mean of `(f(x) - v(S))^2` over rows and coalitions. What the revealed features do not tell of the prediction is
-        a part of it that no description can go below.
+        Mean of `(f(x) - v(S))^2` over rows and coalitions. The part of the prediction that the revealed features do not
+        determine is an error that no description can avoid.
     differences, difference_standard_errors : ndarray of shape (descriptions,)
         By how much a description's error exceeds that of the first, on the same rows and coalitions.
     level : float
@@ -134,9 +134,9 @@ def compare_features(
     model
         As for `Explainer`.
     X_train : ndarray or frame
-        Rows that descriptions are fitted to: what an explainer's background would be.
+        Rows that descriptions are fitted to, as an explainer's background.
     X_test : ndarray or frame
-        Other rows of the same kind; a description that knows the rows it is judged by looks better than it is.
+        Other rows of the same kind; tested on the rows that it was fitted to, a description looks better than it is.
     features : list of names or value functions
         Two or more of what `Explainer(features=...)` takes.
     budget : int

@@ -1,4 +1,4 @@
-"""`Explainer`, the front door: explain rows, go on, explain data sets, save and load."""
+"""`Explainer`, the front door: explain rows, refine, explain data sets, save and load."""
 
 from __future__ import annotations
 
@@ -37,52 +37,52 @@ class Explainer:
         A function of rows returning (n,) or (n, outputs); or a fitted scikit-learn, torch, xgboost or lightgbm
         model (`predict_proba` when it has one; two classes give the probability of class 1).
     background : ndarray or frame of shape (n, columns)
-        Ordinary data: what absent features are replaced by.
+        Ordinary rows, whose values replace absent features.
     features : {"independent", "correlated", "copula", "mixture", "empirical"} or value function
-        Whether absent features ignore the revealed ones, or are conditioned on them as Gaussians; "copula" does that
-        with the distribution that each column has in the background, "mixture" with several Gaussians, and "empirical"
-        takes them from background rows that are near in the revealed ones. Objects: `Mixture`, `Causal`, `Sampler`.
+        How absent features depend on the revealed ones: "independent", not at all; "correlated", as jointly Gaussian;
+        "copula", the same with each column's own distribution in the background; "mixture", as a mixture of Gaussians;
+        "empirical", as in background rows that are near in the revealed ones. Objects: `Mixture`, `Causal`, `Sampler`.
     estimator : {"auto", "permutation", "kernel", "per_feature"} or estimator
         "auto" chooses by budget and players, and is exact where the budget covers all coalitions.
     control : {"auto", "thorough", "none", "taylor"}, the name of a surrogate, object, or list of them
         The control variate. Surrogates are "ridge", "network", "wide_network", "polynomial", "trees" and "coalitions".
-        "auto" fits a logistic ridge to the evaluations, and trees to a model that is stated to be slow; "thorough" fits
-        everything, however long it takes; a list is combined by regression.
+        "auto" fits a logistic ridge to the evaluations, and trees if the model is stated to be slow; "thorough" fits
+        everything, however long it takes; several controls are combined by regression.
     variance : {"auto", "analytic", "bootstrap", "least_squares", "grouped"} or variance method
-        Where standard errors come from.
+        The method that standard errors come from.
     groups : dict or list, optional
-        Columns that are one player: `{"Job": ["Job_admin", "Job_student"]}`, or lists of names or positions.
+        Columns that form one player: `{"Job": ["Job_admin", "Job_student"]}`, or lists of names or positions.
     coefficient : {"auto", "units", "folds"}
-        Take the control's coefficient from other folds of units (no bias), or from the same units as the paper does
+        Take the control's coefficient from other folds of units (no bias), or from the same units, as the paper does
         (a bias of order 1/n). "auto" uses folds wherever the variance method works unit by unit.
     memory_limit : int
         Bytes for rows under construction and evaluation.
     max_background : int
-        A larger background is sampled (without replacement, with a fixed seed) to this many rows, which then are the
-        background; `base_standard_errors` gives the error of the base value against the whole.
+        From a larger background this many rows are sampled (without replacement, with a fixed seed) and take its
+        place; `base_standard_errors` gives the error of the base value relative to the whole.
     seconds_per_evaluation : float, optional
-        Time that the model takes for a row. control="auto" then adds trees where fitting them takes less time than the
-        model; nothing is ever timed.
+        Time that the model takes for a row. control="auto" then adds trees if fitting them takes less time than the
+        model. Nothing is ever timed.
     output : {"auto", "margin", "probability"}
-        What a classifier is asked for: "margin" is the score before its logistic or softmax link, as shap's
-        `TreeExplainer` explains it by default, and exact for boosted trees; "probability" refuses models without
-        `predict_proba`; "auto" takes probabilities where there are any.
+        The explained output of a classifier: "margin" is the score before its logistic or softmax link, which shap's
+        `TreeExplainer` explains by default and which is exact for boosted trees; "probability" refuses models without
+        `predict_proba`; "auto" takes probabilities if there are any.
     of_class : str or label, optional
         The class of a classifier whose output is explained, by its label: `of_class="benign"`. By default the second of
         two classes, and all of several.
     order : list of lists, optional
-        Columns or groups in the order in which they come about, `[["age", "sex"], ["education"], ["income"]]`: players
-        of a component are revealed after those of all earlier ones (asymmetric Shapley values).
+        Columns or groups in causal order, `[["age", "sex"], ["education"], ["income"]]`: players of a component are
+        revealed after those of all earlier components (asymmetric Shapley values).
     hierarchy : dict or nested lists, optional
         Groups whose players stay together, `{"person": ["age", "sex"], "money": ["income", "wealth"]}`, and groups of
-        groups: every player keeps a value (Owen's, Winter's), and those of a group sum to what the group has as one
-        player (`explanation.by_group()`).
+        groups: every player keeps a value of its own (Owen's, Winter's), and the values in a group sum to that of the
+        group as one player (`explanation.by_group()`).
     distribution_errors : bool
-        Whether to tell the error of values because the distribution of absent features was estimated from the
-        background (`explanation.distribution_standard_errors`), for features that are not independent. It takes own
-        time and no evaluations.
+        Whether to compute the error that arises because the distribution of absent features was estimated from the
+        background (`explanation.distribution_standard_errors`), for features that are not independent. This takes
+        time but no evaluations.
     **other
-        Nothing; names of shap are errors that say ours.
+        Nothing; an argument of shap raises an error that names its counterpart here.
 
     Examples
     --------
@@ -154,7 +154,7 @@ class Explainer:
 
     @property
     def players(self) -> Players:
-        """The players, which get values: columns or groups of columns."""
+        """The players: columns or groups of columns."""
         return self._assembly.players
 
     @property
@@ -189,13 +189,13 @@ class Explainer:
         Parameters
         ----------
         X : ndarray or frame
-            Rows like those to be explained; the rows themselves will do.
+            Rows like those to be explained, or these themselves.
         budget : int
             Model evaluations to spend, once.
         learner : Trees, WideNetwork, RidgeNetwork, LogisticRidge or Polynomial, optional
-            What is fitted. By default a wide network, trees on top of a logistic ridge, or trees on top of a wide
-            network, whichever leaves least of rows that were held out (no trees where no library for them is there);
-            with correlated features, where known values are simulated, a logistic ridge or a small network.
+            The function to fit. By default a wide network, trees on top of a logistic ridge, or trees on top of a wide
+            network, whichever leaves least of rows that were held out (no trees without a library for them); with
+            correlated features, for which known values are simulated, a logistic ridge or a small network.
         device : str, optional
             Where to fit cosines to a torch module, which control many rows at once there: "cuda", or "cpu" for a trial.
             By default that is done where the module is on a GPU and no learner is named.
@@ -252,7 +252,7 @@ class Explainer:
         progress: ProgressLike = None,
         **other: Never,
     ) -> Explanation:
-        """Explain rows. Each stops on its own, when all it was told to reach is reached, or at a limit.
+        """Explain rows. The run of each row ends when all of its goals are reached, or at a limit.
 
         Parameters
         ----------
@@ -262,36 +262,36 @@ class Explainer:
         tolerance : float, optional
             Stop when the largest standard error is below this share of the spread of the values.
         stop : {"signs", "top 5", "ranking", "ranking 5"} or list of them, optional
-            Stop when this is certain: the sign of every value; which are the five largest by magnitude; the order of
-            all, or of the five largest.
+            Stop when this is certain: the sign of every value; which five values are the largest by magnitude; the
+            order of all values, or of the five largest.
         level : float
-            With this probability all that `stop` certifies for a row (and output) is right.
+            Probability that everything that `stop` certifies for a row (and output) is right.
         absolute_tolerance : float, optional
             Stop when the largest standard error is below this.
         time_limit : float, optional
-            Most seconds for each row, roughly. What is found then depends on the machine, not on `rng` alone.
+            Most seconds for each row, roughly. Results then depend on the machine, not on `rng` alone.
         rng : int, Generator, SeedSequence or None
-            Same value, same numbers, for any number of workers; None draws fresh entropy and records it.
+            The same value gives the same numbers for any number of workers; None draws fresh entropy and records it.
         n_jobs : int
             Processes to spread the rows over.
         keep : bool, optional
-            Whether to keep what the model said, so that `refine` can go on; by default up to 64 MB of it.
+            Whether to keep the model's answers, so that `refine` can continue; by default up to 64 MB of them.
         history : bool
-            Whether to go in stages and keep the estimates after each, for `explanation.plot.convergence()`. Fitted
-            controls are fitted after each stage, which takes time but no evaluations.
+            Whether to run in stages and keep the estimates after each, for `explanation.plot.convergence()`. Controls
+            are fitted after every stage, which takes time but no evaluations.
         interactions : {None, 2}
             2 for pairwise interactions with errors in `explanation.interactions`, from the same evaluations; for
             features="independent".
         surrogate : {None, "online"}
             "online" to learn from row to row: rows are explained in generations of 1, 2, 4, 8, ... rows, each
-            controlled by a function that is fitted to evaluations of all earlier ones, which costs none. What is found
-            for a row then depends on the rows before it in the call (not on those behind it).
+            controlled by a function that is fitted to evaluations of all earlier ones, which costs none. The result
+            for a row then depends on the rows before it in the call, but not on those after it.
         guarantee : {None, "finite"}
-            "finite" for intervals that hold for any number of units and whatever was not seen
-            (`explanation.confidence_interval(guarantee="finite")`), at `level`, and for `stop` to rest on them. Rows
-            are then drawn at random and nothing is fitted, so errors are larger.
+            "finite" for intervals at `level` that hold for any number of units and whatever the sample has missed
+            (`explanation.confidence_interval(guarantee="finite")`); `stop` then rests on them. Rows are drawn at random
+            and nothing is fitted, so errors are larger.
         output_range : (float, float), optional
-            What no output of the model leaves, for the guarantee: (0, 1) for probabilities. An output that does is an
+            Range of the model's outputs, for the guarantee: (0, 1) for probabilities. An output outside raises an
             error.
         device : str, optional
             For torch modules: where all rows are explained at once, built, evaluated and reduced there ("cuda", "cpu";
@@ -302,7 +302,8 @@ class Explainer:
             None shows a bar on a terminal and in notebooks after two seconds; "json" writes a line on stderr after
             every row; a function gets a `Progress`.
         **other
-            Nothing, or shap's `max_evals` in place of `budget`; other names of shap are errors that say ours.
+            Nothing, or shap's `max_evals` in place of `budget`; another argument of shap raises an error that names
+            its counterpart here.
         """
         check_progress(progress)
         if other:
@@ -449,7 +450,7 @@ class Explainer:
         )  # fmt: skip
 
     def save(self, path: str | Path) -> Path:
-        """Write background, settings and what was computed once (D matrices) to a folder; never the model."""
+        """Write background, settings and results computed once (D matrices) to a folder; never the model."""
         from controlshap.storage.explainers import save_assembly
 
         return save_assembly(self._assembly, as_folder(path, "path"), describe_own=False)
