@@ -1,5 +1,7 @@
 """A mean over a large background from visited rows and a part of the others: unbiased, and its error is told."""
 
+import warnings
+
 import numpy as np
 import pytest
 from calibration_cases import check, check_together, smooth2
@@ -157,3 +159,15 @@ def test_rows_that_were_not_visited_take_noise_off(small, monkeypatch, global_se
     ratio = explanation.values.var(axis=0).sum() / whole.values.var(axis=0).sum()
     assert 0.6 < ratio < 1.6  # parts of the others are nearly as good as all of them
     assert explanation.values.var(axis=0).sum() < 0.7 * explanation.uncontrolled_values.var(axis=0).sum()
+
+
+def test_a_fold_whose_rows_are_all_taken_shifts_nothing():
+    """Ten rows, one of them far from the others and visited several times: some fold may have no other row."""
+    rows = np.random.default_rng(0).normal(size=(11, 8))
+    rows[0] *= 6.0
+    explainer = cs.Explainer(lambda a: (a**3).sum(axis=1) + a[:, :3].prod(axis=1), rows[:10])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        found = explainer(rows[10:], budget=70, rng=0)
+    assert np.isfinite(found.values).all()
+    assert np.isfinite(found.standard_errors).all()

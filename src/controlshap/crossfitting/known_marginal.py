@@ -225,6 +225,8 @@ def _shift(values: list[FloatArray], drawn: IntArray, fold: IntArray | None) -> 
     if sum(len(rows) for rows in own) != len(visited):
         return shift  # rows of several folds
     for known, rows in zip(values, own, strict=True):
+        if not len(rows):
+            continue  # all its rows are taken all
         shift += len(rows) / len(visited) * (known[rows].mean(axis=0) - known[visited].mean(axis=0))
     return len(visited) / len(values[0]) * shift
 
