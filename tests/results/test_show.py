@@ -60,6 +60,12 @@ def test_a_linked_explanation_says_so():
     assert explainer.explanation.settings["model"] == "Pipeline ending in LogisticRegression.predict_proba"
 
 
+def test_a_value_and_its_error_stay_on_one_line_of_a_notebook():
+    X = np.random.default_rng(0).normal(size=(30, 6))
+    table = cs.Explainer(lambda rows: np.tanh(rows.sum(axis=1)), X)(X[:2], budget=300, rng=0)._repr_html_()
+    assert table.count("\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}") == 12
+
+
 def test_exact_rows_have_no_rough_errors():
     X = np.random.default_rng(0).normal(size=(3, 6))
     found = cs.Explainer(lambda rows: rows[:, 0] * rows[:, 1], X[:1])(X[1:], rng=0)  # one background row

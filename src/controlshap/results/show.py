@@ -262,9 +262,11 @@ def ranking_as_html(ranking: Ranking) -> str:
 def make_table(title: str, head: Sequence[str], body: Sequence[Sequence[str]], notes: Sequence[str]) -> str:
     """A table for a notebook; every text is escaped, and notes that are empty are left out."""
     cells = "".join(f"<th>{escape(clean(text))}</th>" for text in head)
-    lines = "".join(
-        "<tr>" + "".join(f"<td>{escape(clean(text))}</td>" for text in line) + "</tr>" for line in body
-    )  # fmt: skip
+    # a value and its error stay on one line
+    rows = [
+        [escape(clean(text)).replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}") for text in line] for line in body
+    ]
+    lines = "".join("<tr>" + "".join(f"<td>{text}</td>" for text in line) + "</tr>" for line in rows)
     below = escape("; ".join(note for note in notes if note))
     return (
         f'<div style="overflow-x:auto"><p><b>{escape(clean(title))}</b></p><table><thead><tr>{cells}</tr></thead>'
