@@ -85,6 +85,16 @@ def test_help_tells_every_command_and_the_exit_codes():
         assert "3 finished but some parts failed, 130" in " ".join(page.split())
 
 
+def test_without_a_command_the_help_stands_alone():
+    code = "from controlshap.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Usage: controlshap ")
+    commands = done.stderr.partition("Commands:")[2]
+    assert "..." not in commands
+    assert "(see controlshap" not in commands
+
+
 def test_without_click_one_line_says_what_to_install():
     code = "import sys; sys.modules['click'] = None; from controlshap.cli.main import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

@@ -96,7 +96,7 @@ _OUTPUT_OPTIONS = _options(
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, and nothing else there.")
 
 
-@commands.command()
+@commands.command(short_help="Explain a network on data of scikit-learn.")
 @click.option("--out", type=_FOLDER, default=Path("demo_output"), show_default=True, help="Folder for the results.")
 @traceback_option
 def demo(out: Path) -> None:
@@ -106,7 +106,7 @@ def demo(out: Path) -> None:
     main(["--out", str(out)])
 
 
-@commands.command(epilog=_EXIT_CODES)
+@commands.command(epilog=_EXIT_CODES, short_help="Explain the rows of a file, with a report.")
 @click.argument("model")
 @click.argument("data")
 @click.option("--background", required=True, help="Ordinary rows, from which absent features take their values.")
@@ -170,7 +170,7 @@ def explain(ctx: click.Context, /, model: str, data: str, background: str, out: 
         ctx.exit(EXIT_FAILED_PARTS)
 
 
-@commands.command()
+@commands.command(short_help="What `explain` would do, and what it costs.")
 @click.argument("model")
 @click.argument("data")
 @click.option("--background", required=True, help="Ordinary rows, from which absent features take their values.")
@@ -218,7 +218,7 @@ def report(result: Path, out: Path | None, title: str | None, partial: bool, as_
     click.echo(json.dumps({"report": str(path)}) if as_json else f"Report: {path}")
 
 
-@commands.command()
+@commands.command(short_help="Compare errors with shap on your own model.")
 @click.argument("model", required=False)
 @click.argument("data", required=False)
 @click.option("--background", help="Ordinary data; needed with MODEL and DATA.")
@@ -250,7 +250,7 @@ def benchmark(model: str | None, data: str | None, background: str | None, as_js
     click.echo(json.dumps(comparison.to_json(), allow_nan=False) if as_json else "\n".join(comparison.lines()))
 
 
-@commands.command()
+@commands.command(short_help="Run the paper's experiments.")
 @click.option("--out", type=_FOLDER, default=Path("reproduction"), show_default=True, help="Folder for the results.")
 @click.option("--data", type=_FOLDER, help="Folder of the paper's data sets [CONTROLSHAP_DATA, ../shared/data].")
 @click.option("--download", is_flag=True, help="Fetch the public data sets to OUT/data, and use them.")

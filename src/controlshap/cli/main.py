@@ -23,6 +23,9 @@ def main() -> None:
     try:
         code = commands.main(prog_name="controlshap", standalone_mode=False)
         sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:  # the help itself, and no error line
+        sys.stderr.write(f"{error.format_message()}\n")
+        code = error.exit_code
     except click.ClickException as error:
         way_out = f" (see {error.ctx.command_path} --help)" if isinstance(error, click.UsageError) and error.ctx else ""
         sys.stderr.write(f"controlshap: {error.format_message()}{way_out}\n")
