@@ -82,6 +82,11 @@ def modules_of(source: Path) -> list[Path]:
     return [path for path in sorted(package.rglob("*.py")) if path.relative_to(package).parts[0] not in LEFT_OUT]
 
 
+def count_lines(path: Path) -> int:
+    """All lines of a module."""
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
 def count_code(path: Path) -> int:
     """Lines of a module that are neither blank, comment nor docstring."""
     text = path.read_text(encoding="utf-8")
@@ -146,9 +151,11 @@ def measure(source: Path) -> dict[str, str]:
     private = check(modules, "SLF001")
     highest, above = highest_complexity(modules)
     column = {f"{kind}, default explanation": str(len(names)) for kind, names in independent.items()}
+    paths = [source / "controlshap" / name for name in independent["files"]]
+    column["lines of these files"] = f"{sum(map(count_lines, paths)):,}"
     column |= {f"{kind}, correlated features": str(len(names)) for kind, names in correlated.items()}
     return column | {
-        "lines without the paper": f"{sum(len(path.read_text().splitlines()) for path in modules):,}",
+        "lines without the paper": f"{sum(map(count_lines, modules)):,}",
         "of these code": f"{sum(map(count_code, modules)):,}",
         "files": str(len(modules)),
         "modules loaded by `import controlshap`": str(count_imported(source)),

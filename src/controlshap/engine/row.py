@@ -19,7 +19,7 @@ from controlshap.engine.pilot import begin_run, combine_analyses
 from controlshap.engine.plan import Plan, check_plan
 from controlshap.problem import Problem
 from controlshap.results.collect import PairResult, RowResult
-from controlshap.sampling.game import Game, base_sample, start_game
+from controlshap.sampling.game import Game, sample_base, start_game
 from controlshap.sampling.kept import EvaluationSample, Recording
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.statistics.analysis import Analysis, Sample, analyse, background_variances
@@ -145,7 +145,7 @@ class Run:
             game.log.units = EvaluationSample()
         game.log.means = [] if stopping.interactions else None
         rng = stream(entropy, Purpose.BASE, row)
-        base = base_sample(problem, game, estimator, plan.n_base_draws, plan.budget, rng)
+        base = sample_base(problem, game, estimator, plan.n_base_draws, plan.budget, rng)
         sampler = UnitSampler(
             game, estimator, base, entropy, row, independent_units=plan.variance.needs_independent_units,
             with_replacement=plan.with_replacement, keeps=plan.keeps, planned=plan.budget, early=plan.early,

@@ -273,7 +273,7 @@ def start_game(
     return game, KnownValues.stack([surrogate.known for surrogate in surrogates])
 
 
-def base_sample(
+def sample_base(
     problem: Problem, game: Game, estimator: Estimator, n_draws: int, budget: int, rng: np.random.Generator
 ) -> BaseSample:
     """The sample behind v(0): the background or draws for this row; a placeholder where units draw their own."""
