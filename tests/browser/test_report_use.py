@@ -160,7 +160,7 @@ def test_several_outputs(visit, several):
     assert shown == [False, True, False]
     page.select_option("#output", "2")
     assert link(page) == "#row=5&output=2"
-    assert "Prediction of output 2" in page.text_content("#row-sum")
+    assert "Output 2: " in page.text_content("#row-sum")
     assert order_shown(page)[0] == "x0"  # this output is the first column
     plain = visit(several, script=False)
     shown = [e in plain.text_content("#summary") for e in ("output 0", "output 1", "output 2")]

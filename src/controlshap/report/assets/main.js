@@ -16,9 +16,9 @@ function drawRow() {
   const base = withError(found.bases[row], found.baseReaches[row]);
   const moved = found.predictions[row] - found.bases[row];
   const sum = (moved < 0 ? ' ' + MINUS + ' ' : ' + ') + number(Math.abs(moved));
-  const name = common.outputs.length > 1 ? ' of ' + common.outputs[output] : '';
+  const name = common.outputs[output];
   get('row-sum').replaceChildren(
-    'Prediction' + name + ' ',
+    name.charAt(0).toUpperCase() + name.slice(1) + ': ',
     element('strong', '', number(found.predictions[row])),
     ' = base value ' + base + sum + ' from the players.',
   );
