@@ -90,7 +90,7 @@ def test_nothing_is_read_before_the_end(features, groups, budget, monkeypatch):
     known = np.zeros((1 if imputer.finite_draws is None else 30, 2))
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor") as info:
         explained(module, data(30)[:4], imputer, budget=budget, entropy=0, control="none", at_background=known)
-    assert "to_host(one)" in str(info.traceback[-2].statement)
+    assert "all_to_host(tensors)" in str(info.traceback[-3].statement)
 
 
 @pytest.mark.parametrize("features", ["independent", "correlated"])

@@ -53,11 +53,14 @@ class DeviceEvaluator:
                 return cls(module, home, parameter.dtype)
         return cls(module, wanted or torch.device("cpu"), torch.get_default_dtype())
 
-    def __call__(self, inputs: Any, where: str) -> Any:
-        """Outputs `(n, outputs)` in double precision; whether they are finite is checked later, all at once."""
+    def __call__(self, inputs: Any, where: str, *, once: bool = False) -> Any:
+        """Outputs `(n, outputs)` in double precision; whether they are finite is checked later, all at once.
+
+        `once` says that nobody needs the inputs after.
+        """
         try:
             # copies, on both sides: a module may write to its input, and to what it returned
-            raw = self.module(inputs.to(self.dtype, copy=True))
+            raw = self.module(inputs.to(self.dtype, copy=not once))
         except OutOfMemory:
             raise
         except Exception as error:
@@ -157,6 +160,14 @@ def to_host(tensor: Any) -> AnyArray:
         part = flat[start : start + BUFFER]
         torch.from_numpy(array[start : start + BUFFER]).copy_(buffer[: len(part)].copy_(part))
     return array.reshape(tensor.shape)
+
+
+def all_to_host(tensors: dict[str, Any]) -> dict[str, AnyArray]:
+    """Tensors of doubles as arrays, in one copy: each would wait for the GPU."""
+    flat = to_host(torch.cat([tensor.reshape(-1) for tensor in tensors.values()]))
+    ends = np.cumsum([tensor.numel() for tensor in tensors.values()])
+    parts = np.split(flat, ends[:-1])
+    return {name: part.reshape(tensor.shape) for (name, tensor), part in zip(tensors.items(), parts, strict=True)}
 
 
 def free_bytes(device: Any) -> int:

@@ -14,7 +14,7 @@ from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.controls.d_matrices import DMatrices
 from controlshap.data.players import differs_from_x
 from controlshap.engine.device.designs import Designs
-from controlshap.engine.device.evaluation import MOST_ROWS, evaluate_rows, in_chunks, refuse_not_finite, to_host
+from controlshap.engine.device.evaluation import MOST_ROWS, all_to_host, evaluate_rows, in_chunks, refuse_not_finite
 from controlshap.engine.device.known import known_values, values_of_rows
 from controlshap.engine.device.taylor import TaylorPolynomials, derivatives, known_correlated, known_independent
 from controlshap.engine.device.walks import DeviceData, RowGroup, walk_terms
@@ -196,7 +196,7 @@ def _analyse_in_chunks(common: DeviceData, method: Method, group: RowGroup, eval
     def work(start: int, stop: int) -> None:
         some = slice(start, stop)
         tensors = _analyse(common, method, group[some], GroupUnits(evaluated.units, evaluated.terms[some]))
-        parts[start] = {name: to_host(one) for name, one in tensors.items()}
+        parts[start] = all_to_host(tensors)
 
     step = len(group)
     if group.x.device.type == "cpu":

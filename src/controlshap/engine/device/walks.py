@@ -170,7 +170,8 @@ def walk_terms(common: DeviceData, group: RowGroup, units: Any, terms: Any, star
     walks = Walks.of(common, group, rows, units[flat - rows * len(units)])
     n, at_x, at_draws = walks.inputs.shape[1], group.at_x[rows], walks.at_draws
     # an error names explained rows, and only then is there something to compute for it
-    outputs = common.evaluator(walks.inputs.flatten(0, 1), f"the walks of units {start} to {stop - 1}")
+    where, once = f"the walks of units {start} to {stop - 1}", common.surrogate is None
+    outputs = common.evaluator(walks.inputs.flatten(0, 1), where, once=once)
     values = outputs.reshape(stop - start, n, -1)
     if at_draws is None:
         at_draws = values[:, -1]
