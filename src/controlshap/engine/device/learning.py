@@ -83,18 +83,22 @@ def repeat_on(like: Any) -> Any:
         rows, rates = zip(*schedule, strict=True)
         # copied once: each copy would wait for the GPU
         batches, sizes = to_like(np.stack(rows), like), to_like(np.array(rates, dtype=np.float32), like)
-        graph = None
-        for number in range(len(rates)):
-            if graph is None and like.device.type == "cuda" and number >= UNRECORDED:
-                batch, size = batches[number].clone(), sizes[number].clone()
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph):
-                    step(batch, size)
-            if graph is None:
-                step(batches[number], sizes[number])
-            else:
-                batch.copy_(batches[number])
-                size.copy_(sizes[number])
-                graph.replay()
+        n_direct = min(UNRECORDED, len(rates)) if like.device.type == "cuda" else len(rates)
+        for number in range(n_direct):
+            step(batches[number], sizes[number])
+        if n_direct < len(rates):
+            with torch.cuda.device(like.device):  # a graph records what the current device does
+                _replay(step, batches[n_direct:], sizes[n_direct:])
 
     return take_steps
+
+
+def _replay(step: Step, batches: Any, sizes: Any) -> None:
+    """Record a step on the current GPU, and take it with each batch and size."""
+    batch, size, graph = batches[0].clone(), sizes[0].clone(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step(batch, size)  # recorded, not taken
+    for number in range(len(batches)):
+        batch.copy_(batches[number])
+        size.copy_(sizes[number])
+        graph.replay()
