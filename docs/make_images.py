@@ -54,7 +54,7 @@ def make(page: Path) -> str:
 
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # pages write files
         text = PART.sub(refresh, page.read_text(encoding="utf-8"))
-    for picture in waiting:
+    for picture in waiting if "ax" in namespace else ():  # without, the page shows a picture that another made
         save(picture)
     page.write_text(text, encoding="utf-8")
     return ", ".join(made)
