@@ -20,6 +20,8 @@ from controlshap._types import BoolArray, FloatArray, IntArray
 Array: TypeAlias = Any
 """A numpy array or a torch tensor of doubles; shapes may have leading axes, for explained rows."""
 
+#: Largest eigenvalue that counts as 0 in a pseudo-inverse, next to the largest of all.
+SINGULAR = 1e-8
 #: The smallest normal double, which stands in for a scale of 0.
 TINY = float(np.finfo(float).tiny)
 
@@ -162,8 +164,27 @@ def pseudo_inverse(matrices: Array) -> Array:
         positive = matrices > 0
         return xp.where(positive, 1.0 / xp.where(positive, matrices, 1.0), 0.0)
     if xp is np:
-        return np.linalg.pinv(matrices, rcond=1e-8, hermitian=True)
-    return xp.linalg.pinv(matrices, rtol=1e-8, hermitian=True)
+        return np.linalg.pinv(matrices, rcond=SINGULAR, hermitian=True)
+    if matrices.shape[-1] == 2:
+        return _pseudo_inverse_of_pairs(matrices)
+    return xp.linalg.pinv(matrices, rtol=SINGULAR, hermitian=True)
+
+
+def _pseudo_inverse_of_pairs(matrices: Array) -> Array:
+    """The same of tensors `(..., 2, 2)` in closed form: libraries of GPUs refuse hundreds of thousands at once."""
+    xp = namespace(matrices)
+    first, cross, second = matrices[..., 0, 0], matrices[..., 0, 1], matrices[..., 1, 1]
+    largest = (0.5 * (first + second) + xp.hypot(0.5 * (first - second), cross))[..., None, None]
+    some = largest > 0
+    largest = xp.where(some, largest, 1.0)
+    unit = matrices / largest  # its eigenvalues are 1 and its determinant
+    first, cross, second = unit[..., 0, 0], unit[..., 0, 1], unit[..., 1, 1]
+    smallest = (first * second - cross**2)[..., None, None]
+    whole = smallest > SINGULAR
+    adjugate = xp.stack([second, -cross, -cross, first], dim=-1).unflatten(-1, (2, 2))
+    projection = (unit - smallest * to_like(np.eye(2), unit)) / xp.where(whole, 1.0, 1.0 - smallest)
+    inverse = xp.where(whole, adjugate / xp.where(whole, smallest, 1.0), projection)
+    return xp.where(some, inverse / largest, 0.0)
 
 
 def sum_by(labels: IntArray, array: Array, n_labels: int, axis: int = 0) -> Array:

@@ -10,6 +10,7 @@ from device_cases import GROUPS, bound, data, explained, network, predictions
 from test_device_values import _check_runs
 
 import controlshap as cs
+from controlshap._arrays import pseudo_inverse
 from controlshap._errors import InvalidArgumentError
 from controlshap.controls.shared import SharedSurrogate
 from controlshap.crossfitting.known_gaussian import enumerate_networks
@@ -49,6 +50,22 @@ class Cosines(torch.nn.Module):
     def forward(self, rows):
         found = [torch.as_tensor(one.predict(rows.double().numpy())) for one in self.functions]
         return torch.stack(found, dim=1).to(rows.dtype)
+
+
+def test_pseudo_inverses_of_two_controls_are_those_of_the_core():
+    rng = np.random.default_rng(0)
+    roots = rng.normal(size=(500, 2, 2)) * 10.0 ** rng.uniform(-6, 6, (500, 1, 2))
+    roots[:100, :, 1] = roots[:100, :, 0]  # two directions of which there is one
+    roots[100:110], roots[110:150, :, 0] = 0.0, 0.0
+    for scale in (1.0, 1e-120):
+        matrices = scale * roots.swapaxes(1, 2) @ roots
+        ours, theirs = pseudo_inverse(torch.as_tensor(matrices)).numpy(), pseudo_inverse(matrices)
+        # in units of its own: next to the limit of what is singular either may be taken
+        eigenvalues = np.linalg.eigvalsh(matrices)
+        clear = ~((eigenvalues[:, 0] > 1e-9 * eigenvalues[:, 1]) & (eigenvalues[:, 0] < 1e-7 * eigenvalues[:, 1]))
+        size = abs(theirs).max(axis=(1, 2), keepdims=True) + (theirs == 0).all(axis=(1, 2), keepdims=True)
+        np.testing.assert_allclose((ours / size)[clear], (theirs / size)[clear], atol=1e-6)
+        assert clear.sum() > 400
 
 
 def common_data(imputer, functions, dtype=torch.float64):
