@@ -350,8 +350,8 @@ class Explainer:
         estimator   Permutation(): paired walks over the background in cycles
         control     LogisticRidge(): fitted to the evaluations themselves, at no extra cost
         variance    Analytic(): fits the estimator
-        on trial    Polynomial and ShallowTrees: join where a fold shows a gain; fitted to at most 2,000 evaluations
-        pilot       the first walks say whether Kernel() makes more of the rest
+        on trial    Polynomial and ShallowTrees: used where folds show a gain; fitted to at most 2,000 evaluations
+        pilot       the first walks decide whether Kernel() gets the remaining evaluations
         evaluations at most 2,000 a row: 1 for the row, 90 units of 22
         """
         stopping = read_limits("plan", limits).stopping(self.players.n_players)

@@ -162,12 +162,14 @@ def _choose_units(problem: Problem, budget: int, reasons: dict[str, str], facts:
     free = problem.base.finite and not problem.correlated and problem.controls is None
     affordable = _affords_kernel(problem, budget)
     if free and facts.has_labels and problem.variance is None and n_rows >= FEWEST_LABELS and affordable and p >= 4:
-        reasons["estimator"] = "outputs are whole numbers, which jump: every pair of coalitions tells of every player"
+        reasons["estimator"] = (
+            "outputs are whole numbers, which jump: every pair of coalitions informs about every player"
+        )
         return Kernel()
     steps = max(1.0, facts.n_differing - 1.0)
     fewest = Permutation().fewest_units(p) * Permutation().unit_cost(p, finite=True)
     if free and not early and budget - 1 < max(SINGLE_PASSES * steps * n_rows, fewest):
-        reasons["estimator"] = "single walks, which meet most background rows where there is no more than one pass"
+        reasons["estimator"] = "single walks, which meet the most background rows as long as there is at most one pass"
         return Permutation(paired=False)
     reasons["estimator"] = "paired walks over the background in cycles" if problem.base.finite else "paired walks"
     return Permutation()

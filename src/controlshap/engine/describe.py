@@ -45,9 +45,9 @@ def describe_plan(plan: Plan) -> Iterable[str]:
     if tried:
         names = " and ".join(type(control).__name__ for control in tried)
         n_rows = min(plan.budget, max(control.max_rows for control in tried))
-        yield f"on trial    {names}: join where a fold shows a gain; fitted to at most {n_rows:,} evaluations"
+        yield f"on trial    {names}: used where folds show a gain; fitted to at most {n_rows:,} evaluations"
     if plan.alternative is not None:
-        yield f"{'pilot':<11} the first walks say whether {_short(plan.alternative)} makes more of the rest"
+        yield f"{'pilot':<11} the first walks decide whether {_short(plan.alternative)} gets the remaining evaluations"
     yield from plan.notes
     each = plan.most_evaluations
     if plan.is_exact and plan.form is None:
