@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 SHARE, FEWEST_UNITS = 0.25, 8
 #: Largest share of the walks that a pilot may take.
 MOST_SHARE = 0.4
-#: Walks are abandoned if their variance is predicted to be so many times that of KernelSHAP. With 100 background rows
-#: limits of 1.1 to 1.3 cost 1.02 to 1.05 times the error of the better choice in the geometric mean, 1.6 costs 1.04 to
-#: 1.07 times (`benchmarks/pilot.py`).
+#: Walks are abandoned if their variance is predicted to be so many times that of KernelSHAP. Limits of 1.1 to 1.3 cost
+#: 1.04 to 1.07 times the error of the better choice in the geometric mean, 1.6 costs 1.08 to 1.09 times
+#: (`benchmarks/pilot.py --seeds 4`).
 LEAVE = 1.25
 #: Fewest second visits that show the noise within rows: each is a contrast of all players.
 FEWEST_AGAIN = 3
