@@ -251,7 +251,7 @@ def main() -> None:
         for cell, found in zip(todo, pool.imap(measure, todo), strict=True):
             judged.append((cell, found))
             print(line(cell, found), flush=True)
-    text = report(judged, options.runs)
+    text = report(judged, options.runs, options.only)
     out = options.out or (RESULTS / "honesty.md" if not options.only and not options.half else None)
     if out is None:
         print(text[: text.index("Coverage of live")])
@@ -273,25 +273,34 @@ def line(cell: Cell, found: Judgement | str) -> str:
     )
 
 
-def report(judged: list[tuple[Cell, Judgement | str]], runs: int) -> str:
-    """The page: counts for each half, then every cell."""
+def report(judged: list[tuple[Cell, Judgement | str]], runs: int, only: str = "") -> str:
+    """The page: counts for each half with the defaults and with other settings, then every cell."""
+    chosen = f' --only "{only}"' if only else ""
     lines = [
-        "# Honest errors on games made to break them", "", f"`python benchmarks/honesty.py`, {runs} runs a cell.", "",
-        "| games | cells | refused, exact or marked as not reliable | "
+        "# Honest errors on games made to break them", "",
+        f"`python benchmarks/honesty.py{chosen} --runs {runs}`: {runs} runs of one row in each cell. Background rows "
+        "from 1 to 1,000, 7 to 100 players, labels, boosting, rare leaves and interactions, influential rows, heavy "
+        "tails, one-hot data, groups, repeated rows, dependent features, torch modules.", "",
+        '"Tuned" games were looked at when the rules were chosen, among them five that were written to break what '
+        'there was, and did. No rule was chosen by "held back" ones, with one exception: the visits to rows that alone '
+        'tell of a player were raised after "rare interaction, 25 rows" and a few cells beside it had been seen. '
+        f"A share of 95 % from {runs} runs has a standard error of {100 * np.sqrt(0.95 * 0.05 / runs):.1f} points, and "
+        "so some cells miss a target by chance. Values that `explanation.reliable` marks are counted apart.", "",
+        "| games | settings | cells | refused, exact or marked as not reliable | "
         "coverage below 93 % | a player below 85 % | whole rows below 93 % | "
         "error 0 beside a wrong value | wrong certificates above 5 % | reported/observed below 0.9 | above 1.4 | "
-        "not reliable |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "not reliable | reported/observed, median |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for half, flag in (("tuned", True), ("held back", False)):
-        mine = [found for cell, found in judged if GAMES[cell.game][0] == flag]
-        done = [found for found in mine if isinstance(found, Judgement)]
-        names = ("coverage", "player", "whole rows", "error 0", "certificates", "too small", "too wide")
-        counts = [sum(name in found.faults for found in done) for name in names]
-        share = np.mean([found.unreliable for found in done]) if done else 0.0
-        lines.append(
-            f"| {half} | {len(done)} | {len(mine) - len(done)} | {' | '.join(map(str, counts))} | {share:.1%} |"
-        )
+        for settings in ("default", "other"):
+            mine = [
+                found
+                for cell, found in judged
+                if GAMES[cell.game][0] == flag and (cell.settings == "default") == (settings == "default")
+            ]
+            if mine:
+                lines.append(f"| {half} | {settings} | {_count(mine)} |")
     lines += [
         "", "Coverage of live players (worst player; whole rows) in %; reported over observed error, median and "
         "lowest; values with error 0 that are wrong in %; runs that certified something, and something wrong, in %; "
@@ -302,6 +311,16 @@ def report(judged: list[tuple[Cell, Judgement | str]], runs: int) -> str:
     ]  # fmt: skip
     lines += [line(cell, found) for cell, found in judged]
     return "\n".join(lines) + "\n"
+
+
+def _count(mine: list[Judgement | str]) -> str:
+    """How many cells miss each target."""
+    done = [found for found in mine if isinstance(found, Judgement)]
+    names = ("coverage", "player", "whole rows", "error 0", "certificates", "too small", "too wide")
+    counts = [sum(name in found.faults for found in done) for name in names]
+    share = np.mean([found.unreliable for found in done]) if done else 0.0
+    ratio = np.median([found.ratio for found in done]) if done else 1.0
+    return f"{len(done)} | {len(mine) - len(done)} | {' | '.join(map(str, counts))} | {share:.1%} | {ratio:.2f}"
 
 
 if __name__ == "__main__":
