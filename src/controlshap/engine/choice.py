@@ -279,13 +279,13 @@ def _choose_fitted_controls(problem: Problem, budget: int) -> tuple[tuple[Contro
         if control_cost(problem, (Taylor(),), budget) == 0:
             return (Taylor(), *shared, LogisticRidge()), None
     slow = _choose_slow_learners(problem, budget)
+    margin: tuple[Control, ...] = () if problem.margin is None else (problem.margin,)
+    own: tuple[Control, ...] = (LogisticRidge(), *margin, *choose_on_trial(problem, slow), *slow)
     if not shared:
-        margin: tuple[Control, ...] = () if problem.margin is None else (problem.margin,)
-        return (LogisticRidge(), *margin, *choose_on_trial(problem, slow), *slow), None
-    # a shared surrogate saves the time of fitting, unless there is time to spare
-    beside = (LogisticRidge(), *slow) if slow else shared[0].beside
-    reached: tuple[Control, ...] = (*shared, *beside)
-    return reached, None if problem.correlated else (LogisticRidge(), *choose_on_trial(problem, slow), *slow)
+        return own, None
+    # a shared surrogate saves the time of fitting, unless there is time to spare or rows learn from each other
+    reached = (*shared, *own) if slow or shared[0].beside else shared
+    return reached, None if problem.correlated else own
 
 
 def choose_on_trial(problem: Problem, beside: tuple[Control, ...]) -> tuple[Control, ...]:
