@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parent
 ENVIRONMENT, DEMO, OLDEST, PEERS = (ROOT / name for name in (".venv", ".venv-demo", ".venv-oldest", ".venv-peers"))
 BINARIES = "Scripts" if os.name == "nt" else "bin"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+#: Tests of the lanes, by their marks.
+LANES = {"--oldest": "not slow", "--fast": "not slow and not seconds"}
 INSTALL = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 
 
@@ -102,8 +104,9 @@ def find_browser(python: Path) -> None:
 
 def test(arguments: list[str]) -> None:
     """Lint, format, types, dependency direction, tests; of the oldest versions the tests only."""
-    lanes = {"--fast", "--oldest"} & set(arguments)
-    pytest = ["-m", "pytest", "-n", "auto", "--dist", "worksteal", *(["-m", "not slow"] if lanes else [])]
+    lanes = [lane for lane in LANES if lane in arguments]
+    chosen = ["-m", LANES[lanes[0]]] if lanes else []
+    pytest = ["-m", "pytest", "-n", "auto", "--dist", "worksteal", *chosen]
     pytest += [argument for argument in arguments if argument not in lanes]
     if "--oldest" in lanes:
         run(make_environment(OLDEST, "test", "constraints.txt", "constraints-oldest.txt"), *pytest)

@@ -85,6 +85,7 @@ def test_failed_parts_are_told_and_the_others_kept(here, tmp_path):
     assert "10 of 12 rows" in (tmp_path / "r.html").read_text()
 
 
+@pytest.mark.seconds
 def test_an_interrupt_keeps_what_is_finished(files, tmp_path):
     command = [sys.executable, "-m", "controlshap", "explain", "cli_model:slow", *FUNCTION, "--budget", "500",
                "--part-rows", "1", "--out", str(tmp_path / "out")]  # fmt: skip

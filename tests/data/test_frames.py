@@ -189,6 +189,7 @@ def test_correlated_features_say_what_they_need(frame, pipeline):
         cs.Explainer(pipeline, many, features="correlated")
 
 
+@pytest.mark.seconds
 def test_saving_refining_and_workers(frame, pipeline, tmp_path):
     background, X = frame.iloc[:40], frame.iloc[60:63]
     explainer = cs.Explainer(pipeline, background, estimator="permutation")

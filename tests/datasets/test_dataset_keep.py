@@ -8,6 +8,8 @@ from numpy.testing import assert_array_equal
 
 import controlshap as cs
 
+pytestmark = pytest.mark.seconds
+
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(RNG.normal(size=(60, 3)), columns=list("abc"))
 ROWS = X.assign(

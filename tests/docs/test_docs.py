@@ -80,6 +80,7 @@ def run_blocks(text, filename):
 WITHOUT_OUTPUT = [page for page in PAGES if "```text output" not in page.read_text(encoding="utf-8")]
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("page", WITHOUT_OUTPUT, ids=relative)
 def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -115,6 +115,7 @@ def test_auto_takes_whole_backgrounds_earlier_and_goes_on_with_them():
     assert (longer.method == short.method).all()
 
 
+@pytest.mark.seconds
 def test_other_processes_find_the_same():
     explainer = cs.Explainer(network, BACKGROUND, estimator="permutation")
     here, there = (explainer(ROWS, budget=400, interactions=2, rng=1, n_jobs=n_jobs) for n_jobs in (1, 2))

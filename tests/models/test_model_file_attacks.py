@@ -16,6 +16,8 @@ from controlshap import InvalidArgumentError
 from controlshap.models.files import load as loading
 from controlshap.models.files import load_model, trial
 
+pytestmark = pytest.mark.seconds
+
 
 class Leaver:
     def __reduce__(self):

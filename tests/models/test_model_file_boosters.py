@@ -9,6 +9,8 @@ from model_file_cases import FRAME, NAMES, ROWS, THREE, TWO, explained
 import controlshap as cs
 from controlshap.models.files import load_model, trial
 
+pytestmark = pytest.mark.seconds
+
 
 @pytest.mark.parametrize("suffix", ["json", "ubj"])
 def test_xgboost_files(suffix, tmp_path):

@@ -13,6 +13,8 @@ from sklearn.linear_model import LogisticRegression
 import controlshap as cs
 from controlshap.models.files import load_model
 
+pytestmark = pytest.mark.seconds
+
 
 def half(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])

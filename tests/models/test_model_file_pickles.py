@@ -14,6 +14,8 @@ from sklearn.linear_model import LogisticRegression
 import controlshap as cs
 from controlshap.models.files import load_model
 
+pytestmark = pytest.mark.seconds
+
 FIXTURES = (here,)  # pytest finds them by their names
 
 

@@ -23,6 +23,8 @@ import controlshap as cs
 from controlshap.models.files import load_model, with_arrays
 from controlshap.models.files.columns import model_columns
 
+pytestmark = pytest.mark.seconds
+
 
 @pytest.mark.parametrize(
     "estimator",
