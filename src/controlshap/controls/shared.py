@@ -30,7 +30,7 @@ class SharedSurrogate(Control):
     n_evaluations : int
         Model evaluations that were fitted to.
     beside : tuple of Control
-        What is fitted to each row beside it in any case.
+        Empty where the surrogate saves the time of fitting; else each row has what it has alone, too.
     """
 
     functions: tuple[KnownFunction, ...]
