@@ -14,7 +14,7 @@ from device_cases import Odd, bound, data, explained, network
 
 import controlshap as cs
 from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, ModelOutputError
-from controlshap.engine.device import learning
+from controlshap.engine.device import learning, support
 from controlshap.engine.device.explain import explain_problem
 from controlshap.engine.device.support import wants_device
 from controlshap.limits import Limits
@@ -80,6 +80,31 @@ def test_the_device_is_used_where_asked_for():
     problem, stopping = problem_of(lambda rows: rows[:, 0], estimator="permutation")
     with pytest.raises(InvalidArgumentError, match="not a torch module"):
         wants_device("cpu", problem, stopping())
+
+
+def test_a_plan_says_what_a_gpu_does_and_a_result_why_it_was_not_used(monkeypatch):
+    monkeypatch.setattr(support, "_is_on_gpu", lambda module: True)
+    monkeypatch.setattr(support, "wants_device", lambda *_: False)
+    explainer = cs.Explainer(network(9), data(20, 9), "correlated")
+    plan = explainer.plan(data(3, 9), budget=500)
+    assert plan.controls == (cs.Taylor(),)
+    assert plan.n_rows == 3
+    assert "device      all rows at once on the GPU" in plan.notes
+    assert cs.Explainer(network(9), data(20, 9)).plan(budget=500).controls == ()
+    single = cs.Explainer(network(9), data(20, 9), estimator=cs.Permutation(paired=False))
+    assert "not used, which takes far longer: the estimator is" in str(single.plan(budget=500))
+    assert "the estimator is" in single(data(1, 9), budget=200, rng=0).settings["device_unused"]
+    online = explainer(data(2, 9), budget=200, rng=0, surrogate="online").settings["device_unused"]
+    assert online == "`surrogate='online'` learns from row to row"
+    monkeypatch.setattr(support, "_is_on_gpu", lambda module: False)
+    assert "device_unused" not in single(data(1, 9), budget=200, rng=0).settings
+
+
+def test_a_result_of_a_device_says_what_was_evaluated_once():
+    explainer = cs.Explainer(network(), data(12), estimator="permutation")
+    ours, theirs = (explainer(data(2), budget=100, rng=0, device=device).settings for device in ("cpu", None))
+    for name in ("answers_digest", "n_surrogate_evaluations", "n_background_evaluations"):
+        assert ours[name] == theirs[name]
 
 
 @pytest.mark.parametrize("features", ["independent", "correlated"])

@@ -68,7 +68,8 @@ def explain_rows(
             "`device` and `surrogate='online'` exclude each other. Leave one of them out; "
             "`explainer.fit_surrogate(X, device=...)` fits one function for all rows on the device."
         )
-    if n_jobs == 1 and not stopping.online and _takes_device(device, problem, stopping, keep):
+    on_device, unused = _takes_device(device, problem, stopping, keep, n_jobs)
+    if on_device:
         found = _explain_on_device(assembly, problem, rows, first, stopping, entropy, settings, device, progress)
         return replace(found, row_numbers=np.arange(first, first + len(rows)), row_names=names)
     # evaluations that will not be returned are not kept at all
@@ -79,7 +80,8 @@ def explain_rows(
     results = _explain_items(explain, problem, stopping, list(enumerate(rows, start=first)), n_jobs, lesson)
     results_of_rows = limit_kept(_report_progress(results, Reporter(progress, len(rows), 0, DELAY)), keep)
     warn_unfinished(results_of_rows, stopping, names or range(first, first + len(rows)))
-    settings, data = settings | assembly.evaluated_once, assembly.encoding.data(rows)
+    settings = settings | assembly.evaluated_once | ({} if unused is None else {"device_unused": unused})
+    data = assembly.encoding.data(rows)
     explanation = collect_rows(assembly, problem, RowArrays.stack(results_of_rows), data, entropy, settings)
     history = tuple(histories(results_of_rows)) if stopping.staged else None
     return replace(explanation, history=history, row_numbers=np.arange(first, first + len(rows)), row_names=names)
@@ -112,13 +114,16 @@ def _explain_items(
     return results if lesson is None else map(lesson.add, results)
 
 
-def _takes_device(device: str | None, problem: Problem, stopping: Stopping, keep: bool | None) -> bool:
-    """Whether all rows are explained at once on the device of a torch module."""
+def _takes_device(
+    device: str | None, problem: Problem, stopping: Stopping, keep: bool | None, n_jobs: int
+) -> tuple[bool, str | None]:
+    """Whether all rows are explained at once on the device of a torch module, and why not if it is on a GPU."""
     if device is None and not is_torch_module(problem.model.source):
-        return False
-    from controlshap.engine.device.support import wants_device
+        return False, None
+    from controlshap.engine.device.support import wants_device, why_unused
 
-    return wants_device(device, problem, stopping, keep)
+    wanted = wants_device(device, problem, stopping, keep, n_jobs)
+    return wanted, None if wanted else why_unused(problem, stopping, keep, n_jobs)
 
 
 def describe_call(assembly: Assembly, limits: Limits, stopping: Stopping) -> dict[str, Any]:
@@ -140,6 +145,12 @@ def plan_rows(assembly: Assembly, stopping: Stopping, rows: FloatArray | None) -
     """The plan of a call, with a note on rows that would be treated differently."""
     stopping = raise_default(assembly.draft(), stopping)
     problem = ready_problem(assembly, stopping)
+    if is_torch_module(problem.model.source):
+        from controlshap.engine.device.support import plan_for_device
+
+        of_device = plan_for_device(problem, stopping)
+        if of_device is not None:
+            return replace(of_device, n_rows=0 if rows is None else len(rows))
     plan = make_plan(problem, stopping)
     learning = describe_learning(problem, plan.controls, 0 if rows is None else len(rows), online=stopping.online)
     told = assembly.settings["seconds_per_evaluation"]
@@ -221,11 +232,7 @@ def _explain_on_device(
 
     reporter = Reporter(progress, len(rows), 0, DELAY)
     result = explain_problem(problem, rows, stopping=stopping, entropy=entropy, device=device, first_row=first)
-    settings = settings | {
-        "n_background_evaluations": assembly.n_background_evaluations,
-        "n_surrogate_evaluations": assembly.n_surrogate_evaluations,
-    }
-    settings |= result.where
+    settings = settings | assembly.evaluated_once | result.where
     explanation = collect_rows(assembly, problem, result, rows, entropy, settings)
     largest = float(explanation.standard_errors.max(initial=0.0))
     reporter.add(len(rows), int(explanation.n_evaluations.sum()), largest)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
+from controlshap.controls.taylor import Taylor
 from controlshap.crossfitting.known_marginal import MOST_ROWS
 from controlshap.engine.choice import choose_estimator
+from controlshap.engine.plan import Plan, make_plan
+from controlshap.estimators import Permutation
 from controlshap.models.model import is_torch_module
 from controlshap.problem import Problem
 from controlshap.statistics.stopping import Stopping
@@ -23,10 +27,14 @@ if TYPE_CHECKING:
 NO_MODULE = "the model is not a torch module whose inputs are the columns themselves (numbers without gaps)"
 
 
-def why_not(problem: Problem, stopping: Stopping, keep: bool | None = None) -> str | None:
+def why_not(problem: Problem, stopping: Stopping, keep: bool | None = None, n_jobs: int = 1) -> str | None:
     """A short reason against the device path for these settings; None where there is none."""
     if not is_torch_module(problem.model.source):
         return NO_MODULE
+    if n_jobs != 1:
+        return "`n_jobs` spreads the rows over processes"
+    if stopping.online:
+        return "`surrogate='online'` learns from row to row"
     if stopping.time_limit is not None:
         return "`time_limit` is for each row alone"
     if keep:
@@ -104,6 +112,37 @@ def control_name(problem: Problem) -> Literal["auto", "none", "taylor"]:
     return "taylor" if problem.controls else "none"
 
 
+def plan_for_device(problem: Problem, stopping: Stopping) -> Plan | None:
+    """The plan of a module on a GPU, whether all rows go there together or not; None for other models."""
+    if not is_torch_module(problem.model.source) or not _is_on_gpu(problem.model.source):
+        return None
+    reason = why_not(problem, stopping)
+    if reason is not None:
+        return _with_note(make_plan(problem, stopping), f"not used, which takes far longer: {reason}")
+    asked = problem
+    if not is_enumerated(problem, stopping):
+        problem = replace(problem, estimator=problem.estimator or Permutation(), controls=_controls_there(problem))
+    plan = make_plan(problem, stopping)
+    reasons = dict(plan.reasons)
+    for name in ("estimator", "controls"):
+        if getattr(asked, name) is None and name.removesuffix("s") not in reasons:
+            reasons[name.removesuffix("s")] = "what the device has"
+    return _with_note(replace(plan, reasons=reasons), "all rows at once on the GPU")
+
+
+def _controls_there(problem: Problem) -> tuple[Control, ...]:
+    """The controls of `control_name`."""
+    if problem.controls is not None:
+        return problem.controls
+    if problem.shared is not None:
+        return (problem.shared,)
+    return () if problem.imputer.mixes_columns else (Taylor(),)
+
+
+def _with_note(plan: Plan, note: str) -> Plan:
+    return replace(plan, notes=(*plan.notes, f"device      {note}"))
+
+
 def learns_on_device(device: Any, problem: Problem, learner: Control | None) -> bool:
     """Whether to fit a shared surrogate on the device; `device` as for `wants_device`."""
     _check_name(device)
@@ -120,14 +159,14 @@ def learns_on_device(device: Any, problem: Problem, learner: Control | None) -> 
     return device is not None or (reason is None and _is_on_gpu(problem.model.source))
 
 
-def wants_device(device: Any, problem: Problem, stopping: Stopping, keep: bool | None = None) -> bool:
+def wants_device(device: Any, problem: Problem, stopping: Stopping, keep: bool | None = None, n_jobs: int = 1) -> bool:
     """Whether to take the device path: where the module is on a GPU, or wherever it was asked for.
 
     `device` is None (a GPU only, and only where the settings allow it), or "cpu" or "cuda" (always; settings that do
     not allow it are an error).
     """
     _check_name(device)
-    reason = why_not(problem, stopping, keep)
+    reason = why_not(problem, stopping, keep, n_jobs)
     if device is not None:
         if reason is not None:
             raise InvalidArgumentError(
@@ -136,6 +175,12 @@ def wants_device(device: Any, problem: Problem, stopping: Stopping, keep: bool |
             )
         return True
     return reason is None and _is_on_gpu(problem.model.source)
+
+
+def why_unused(problem: Problem, stopping: Stopping, keep: bool | None, n_jobs: int) -> str | None:
+    """Why a module on a GPU is explained row by row; None for other models."""
+    on_gpu = is_torch_module(problem.model.source) and _is_on_gpu(problem.model.source)
+    return why_not(problem, stopping, keep, n_jobs) if on_gpu else None
 
 
 def _check_name(device: Any) -> None:
