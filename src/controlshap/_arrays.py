@@ -31,6 +31,15 @@ def ranks(permutations: IntArray) -> IntArray:
     return np.argsort(permutations, axis=-1)
 
 
+def prefix_masks(places: Array, n_players: int) -> Array:
+    """What the prefixes 1 to players - 1 of permutations reveal, `(u, players - 1, c)`.
+
+    `places` (u, c) are those of the players, or of each column's player.
+    """
+    lengths = namespace(places).arange(1, n_players, device=places.device)
+    return places[:, None, :] < lengths[None, :, None]
+
+
 def is_tensor(array: Array) -> bool:
     """Whether an array is a torch tensor; torch is not imported to find out."""
     torch = sys.modules.get("torch")

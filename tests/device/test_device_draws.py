@@ -11,6 +11,7 @@ import torch
 from device_cases import GROUPS, bound, data
 
 import controlshap as cs
+from controlshap._arrays import prefix_masks
 from controlshap._random import Purpose
 from controlshap.engine.device.counters import (
     random_integers,
@@ -20,7 +21,7 @@ from controlshap.engine.device.counters import (
     standard_normals,
     unit_keys,
 )
-from controlshap.engine.device.rows import Conditioner, prefix_masks
+from controlshap.engine.device.rows import Conditioner
 from controlshap.values.gaussian import GaussianConditional
 
 

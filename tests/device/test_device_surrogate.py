@@ -10,7 +10,7 @@ from device_cases import GROUPS, bound, data, explained, network, predictions
 from test_device_values import _check_runs
 
 import controlshap as cs
-from controlshap._arrays import pseudo_inverse
+from controlshap._arrays import prefix_masks, pseudo_inverse
 from controlshap._errors import InvalidArgumentError
 from controlshap.controls.shared import SharedSurrogate
 from controlshap.crossfitting.known_gaussian import enumerate_networks
@@ -18,7 +18,7 @@ from controlshap.crossfitting.network_walks import score_matrices
 from controlshap.engine.device import known, learning
 from controlshap.engine.device.evaluation import DeviceEvaluator
 from controlshap.engine.device.explain import make_data
-from controlshap.engine.device.rows import Conditioner, prefix_masks
+from controlshap.engine.device.rows import Conditioner
 from controlshap.functions.waves import Waves
 from controlshap.testing import marginal_game, shapley_by_definition
 from controlshap.values.base import Marginal

@@ -17,7 +17,7 @@ from typing import Literal, final
 
 import numpy as np
 
-from controlshap._arrays import ranks
+from controlshap._arrays import prefix_masks, ranks
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.data.players import Players
 
@@ -78,7 +78,7 @@ class Imputer(ABC):
 
     def walk_rows(self, x: FloatArray, permutations: IntArray, draws: FloatArray) -> FloatArray:
         """Rows `(u, players - 1, d, columns)` of the prefixes 1 to players - 1 of each permutation."""
-        return self.coalition_rows(x, prefix_masks(permutations), draws)
+        return self.coalition_rows(x, prefix_masks(ranks(permutations), self.players.n_players), draws)
 
     def weighted_rows(self, x: FloatArray, coalitions: BoolArray) -> tuple[FloatArray, FloatArray]:
         """All rows `(k, n, columns)` that coalitions `(k, players)` may have, and their probabilities `(k, n)`."""
@@ -146,16 +146,6 @@ class ValueFunction(ABC):
         """Estimate what the value function needs from the background."""
 
 
-def prefix_masks(permutations: IntArray, owner: IntArray | None = None) -> BoolArray:
-    """The prefixes 1 to players - 1 of permutations, as coalitions `(u, players - 1, players)`.
-
-    With the `owner` of each column, as revealed columns `(u, players - 1, columns)`.
-    """
-    places = ranks(permutations)
-    places = places if owner is None else places[:, owner]
-    return places[:, None, :] < np.arange(1, permutations.shape[1])[None, :, None]
-
-
 @final
 @dataclass(frozen=True)
 class Marginal(ValueFunction):
@@ -217,7 +207,8 @@ class MarginalImputer(Imputer):
 
     def walk_rows(self, x: FloatArray, permutations: IntArray, draws: FloatArray) -> FloatArray:
         """Mix x and b for every prefix."""
-        return _mix(prefix_masks(permutations, self.players.owner), x, draws)
+        places = ranks(permutations)[:, self.players.owner]
+        return _mix(prefix_masks(places, self.players.n_players), x, draws)
 
 
 def _mix(revealed: BoolArray, x: FloatArray, draws: FloatArray) -> FloatArray:

@@ -17,10 +17,11 @@ from typing import final
 
 import numpy as np
 
+from controlshap._arrays import prefix_masks, ranks
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.data.players import Players
-from controlshap.values.base import Imputer, ValueFunction, prefix_masks
+from controlshap.values.base import Imputer, ValueFunction
 from controlshap.values.conditioning import condition
 from controlshap.values.gaussian import GaussianImputer
 
@@ -138,7 +139,7 @@ class EmpiricalImputer(Imputer):
             for draw in range(draws.shape[1]):
                 passed = draws[part, draw, -1][:, None, None] * running[:, -1:]
                 picked[part, :, draw] = (running <= passed).sum(axis=1)
-        revealed = prefix_masks(permutations, self.players.owner)
+        revealed = prefix_masks(ranks(permutations)[:, self.players.owner], self.players.n_players)
         return np.where(revealed[:, :, None], x, self.background[picked])
 
     def weighted_rows(self, x: FloatArray, coalitions: BoolArray) -> tuple[FloatArray, FloatArray]:

@@ -17,11 +17,12 @@ from typing import Literal, final
 
 import numpy as np
 
+from controlshap._arrays import prefix_masks, ranks
 from controlshap._checks import is_real
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.data.players import Players
-from controlshap.values.base import Imputer, ValueFunction, prefix_masks
+from controlshap.values.base import Imputer, ValueFunction
 from controlshap.values.conditioning import Moments, condition
 from controlshap.values.margins import Margins
 from controlshap.values.normal_parts import NormalParts
@@ -263,7 +264,8 @@ class GaussianImputer(NormalParts):
             shift *= self.moments.scale
             block = rows[part]
             np.add(shift.reshape(block.shape), draws[part][:, None], out=block)
-            np.copyto(block, x, where=prefix_masks(permutations[part], self.players.owner)[:, :, None])
+            revealed = prefix_masks(ranks(permutations[part])[:, self.players.owner], self.players.n_players)
+            np.copyto(block, x, where=revealed[:, :, None])
         return rows
 
     def walk_innovations(self, order: IntArray, gaps: FloatArray) -> tuple[FloatArray, FloatArray]:

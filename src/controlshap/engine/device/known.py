@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from controlshap._arrays import prefix_masks
 from controlshap._random import Purpose
 from controlshap.controls.d_matrices import DMatrices
 from controlshap.crossfitting.known_simulated import REPLICATIONS
 from controlshap.engine.device.counters import random_ranks, row_keys, unit_keys
-from controlshap.engine.device.rows import Conditioner, prefix_masks
+from controlshap.engine.device.rows import Conditioner
 from controlshap.engine.device.surrogate import DeviceWaves, at_once, full_precision
 from controlshap.engine.device.walks import DeviceData, contributions
 from controlshap.statistics.control_variate import KnownValues

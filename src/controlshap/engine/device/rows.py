@@ -16,12 +16,6 @@ from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.thresholds import Thresholds
 
 
-def prefix_masks(by_column: Any, n_players: int) -> Any:
-    """Columns `(u, k, c)` that prefixes reveal, from the place `(u, c)` of each column's player."""
-    lengths = torch.arange(1, n_players, device=by_column.device)
-    return by_column[:, None, :] < lengths[None, :, None]
-
-
 def mixed_rows(masks: Any, x: Any, draws: Any) -> Any:
     """X where revealed, the draw elsewhere, and the other way round: `(u, 2, k, c)`, for x and draws `(u, c)`."""
     ours = torch.stack([x, draws], dim=1)[:, :, None]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from controlshap._arrays import prefix_masks
 from controlshap._random import Purpose
 from controlshap._types import IntArray
 from controlshap.engine.device.counters import (
@@ -19,7 +20,7 @@ from controlshap.engine.device.counters import (
     unit_keys,
 )
 from controlshap.engine.device.evaluation import DeviceEvaluator
-from controlshap.engine.device.rows import Conditioner, mixed_rows, prefix_masks
+from controlshap.engine.device.rows import Conditioner, mixed_rows
 from controlshap.engine.device.surrogate import DeviceWaves
 from controlshap.engine.device.taylor import TaylorPolynomials
 from controlshap.statistics.two_stage import TwoStageDesign
