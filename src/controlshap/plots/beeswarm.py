@@ -24,7 +24,7 @@ from controlshap.results.player_data import scale_to_unit
 from controlshap.results.wording import escape, format_level
 
 if TYPE_CHECKING:
-    from controlshap.results.explanation import Explanation
+    from controlshap.plots.accessor import Plots
 
 #: Share of a line's height that a swarm may take on either side.
 REACH = 0.4
@@ -36,10 +36,18 @@ GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 
 
 def draw_beeswarm(
-    explanation: Explanation, *, output: int | str | None, max_players: int | None, level: float, ax: Any
+    plots: Plots, *, output: int | str | None = None, max_players: int | None = 20, level: float = 0.95, ax: Any = None
 ) -> Any:
-    """See `Plots.beeswarm`."""
-    chosen = select(explanation, output=output, max_players=max_players, level=level)
+    """One dot for each row and player, coloured by the player's data; hollow where the sign is not certain.
+
+    Colours run from a player's 5 % to its 95 % quantile. Categories and missing data are grey.
+
+    Parameters
+    ----------
+    output, max_players, level, ax
+        See the class. Here `level` only decides which dots are hollow.
+    """
+    chosen = select(plots.explanation, output=output, max_players=max_players, level=level)
     part, n_shown = chosen.part, chosen.n_shown
     order = part.summary().order[:n_shown]
     data = part.player_data()
@@ -49,7 +57,7 @@ def draw_beeswarm(
     # one row has nothing to be compared with: its colours would say nothing
     coloured = n_rows > 1 and bool(np.isfinite(scaled).any())
     labels = [escape(chosen.names[player]) for player in order]
-    ax = open_table(ax, "beeswarm", labels, extra=0.7 if coloured else 0.0)
+    ax = open_table(ax, labels, extra=0.7 if coloured else 0.0)
     line = 72.0 * min(LINE_HEIGHT, plot_height(ax) / (n_shown + 0.2))
     diameter = min(float(np.clip(26.0 / n_rows**0.33, 2.4, 5.5)), 0.5 * line)
     places = np.arange(n_shown) + _sideways(values, diameter, line)

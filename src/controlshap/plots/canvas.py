@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
-from controlshap._imports import require
 from controlshap._types import FloatArray
 from controlshap.results.wording import format_label
 
@@ -62,14 +61,10 @@ ERROR_BARS: dict[str, Any] = {"fmt": "none", "ecolor": INK, "elinewidth": 1.1, "
 TICK_DIGITS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0))
 
 
-def import_pyplot(method: str) -> Any:
-    """Import `matplotlib.pyplot` for a method of `explanation.plot`."""
-    return require("matplotlib.pyplot", extra="plots", feature=f"`explanation.plot.{method}()`")
-
-
-def open_axes(ax: Any, method: str, width: float, height: float) -> Any:
+def open_axes(ax: Any, width: float, height: float) -> Any:
     """The user's axes, or those of a new figure (inches)."""
-    plt = import_pyplot(method)
+    import matplotlib.pyplot as plt
+
     if ax is None:
         return plt.subplots(figsize=(width, height), layout="constrained")[1]
     if not isinstance(ax, plt.Axes):
@@ -80,16 +75,15 @@ def open_axes(ax: Any, method: str, width: float, height: float) -> Any:
 
 
 def open_table(
-    ax: Any, method: str, labels: Sequence[str], *, column: Sequence[str] = (), header: str = "", extra: float = 0.0
+    ax: Any, labels: Sequence[str], *, column: Sequence[str] = (), header: str = "", extra: float = 0.0
 ) -> Any:
     """Axes with one line for each label, the first on top, and perhaps a column of text on the right.
 
     Labels and column must be escaped; `extra` is width for what else stands beside the plot.
     """
-    import_pyplot(method)
     n = len(labels)
     width = text_width(labels, FONT_SIZE) + text_width([*column, header], SMALL) + 0.5
-    ax = open_axes(ax, method, width + PLOT_WIDTH + extra, n * LINE_HEIGHT + AROUND)
+    ax = open_axes(ax, width + PLOT_WIDTH + extra, n * LINE_HEIGHT + AROUND)
     size = font_size(ax, n)
     ax.set_ylim(n - 0.4, -0.6)
     ax.set_yticks(range(n), labels, fontsize=size, color=INK, **PLAIN)

@@ -15,7 +15,6 @@ from controlshap.plots.canvas import (
     PLAIN,
     SEVERAL,
     SMALL,
-    import_pyplot,
     open_axes,
     plot_height,
     style_axes,
@@ -27,7 +26,7 @@ from controlshap.results.wording import escape
 from controlshap.statistics.certainty import magnitude_order, quantile
 
 if TYPE_CHECKING:
-    from controlshap.results.explanation import Explanation
+    from controlshap.plots.accessor import Plots
 
 #: Inches between names at the ends of the lines.
 NAME_HEIGHT = 0.17
@@ -35,9 +34,25 @@ STYLES = ("-", "--", ":", "-.")
 
 
 def draw_convergence(
-    explanation: Explanation, *, row: int, output: int | str | None, max_players: int | None, level: float, ax: Any
+    plots: Plots,
+    row: int = 0,
+    *,
+    output: int | str | None = None,
+    max_players: int | None = 8,
+    level: float = 0.95,
+    ax: Any = None,
 ) -> Any:
-    """See `Plots.convergence`."""
+    """Values of a row with their intervals as evaluations were spent; needs `explainer(X, history=True)`.
+
+    The bands use the degrees of freedom at the end, so that the first ones are a little too narrow.
+
+    Parameters
+    ----------
+    row : int
+    output, max_players, level, ax
+        See the class.
+    """
+    explanation = plots.explanation
     chosen = select(explanation, row=row, output=output, max_players=max_players, level=level)
     part, n = chosen.part, chosen.n_shown
     if part.history is None:
@@ -51,11 +66,10 @@ def draw_convergence(
         looks, values, errors = part.n_evaluations, part.values, part.standard_errors
     order = magnitude_order(part.values[0])[:n]
     reaches = quantile(part.degrees_of_freedom[0], (1.0 - chosen.level) / 2.0) * errors
-    import_pyplot("convergence")
     names = [escape(chosen.names[player]) for player in order]
     height = max(2.6, n * NAME_HEIGHT) + AROUND
     is_new = ax is None
-    ax = open_axes(ax, "convergence", 5.2 + text_width(names, SMALL), height)
+    ax = open_axes(ax, 5.2 + text_width(names, SMALL), height)
     for place, player in enumerate(order):
         colour, style = SEVERAL[place % len(SEVERAL)], STYLES[place // len(SEVERAL) % len(STYLES)]
         _draw_line(ax, looks, values[:, player], reaches[:, player], colour, style)

@@ -19,7 +19,6 @@ from controlshap.plots.canvas import (
     SMALL,
     SOFT,
     data_colours,
-    import_pyplot,
     open_axes,
     style_axes,
     text_width,
@@ -30,6 +29,7 @@ from controlshap.results.wording import escape, format_label
 from controlshap.statistics.certainty import rounding_floor
 
 if TYPE_CHECKING:
+    from controlshap.plots.accessor import Plots
     from controlshap.results.explanation import Explanation
 
 #: Share of the axis between the largest number and what is missing.
@@ -37,15 +37,27 @@ GAP = 0.16
 
 
 def draw_dependence(
-    explanation: Explanation,
+    plots: Plots,
     player: int | str,
     *,
-    by: int | str | None,
-    output: int | str | None,
-    level: float,
-    ax: Any,
+    by: int | str | None = None,
+    output: int | str | None = None,
+    level: float = 0.95,
+    ax: Any = None,
 ) -> Any:
-    """See `Plots.dependence`."""
+    """Values of one player against its data, with intervals; one dot for each row.
+
+    Parameters
+    ----------
+    player : int or str
+        Number or name.
+    by : int or str, optional
+        The player whose data colour the dots; "partner" for the one whose interactions with this player are
+        certainly the strongest, of an explanation with `interactions=2`.
+    output, level, ax
+        See the class.
+    """
+    explanation = plots.explanation
     number = check_player(explanation, player, "player")
     chosen = select(explanation, output=output, level=level)
     by_strength = by == "partner" and "partner" not in explanation.feature_names
@@ -59,9 +71,8 @@ def draw_dependence(
     values, reaches = chosen.part.values[:, number], chosen.reaches[:, number]
     shown = classify(data[:, number])
     n_places = len(shown.categories) + 1
-    import_pyplot("dependence")
     key = None if other is None else classify(data[:, other])
-    ax = open_axes(ax, "dependence", max(5.6, 1.6 + 0.62 * n_places) + _key_width(key, by_name), 4.0)
+    ax = open_axes(ax, max(5.6, 1.6 + 0.62 * n_places) + _key_width(key, by_name), 4.0)
     positions = _positions(ax, shown, values)
     colours = None if key is None else _colours(ax, key, by_name)
     n_rows = len(values)

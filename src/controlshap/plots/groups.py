@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from controlshap.plots.selection import Selection, select
 from controlshap.results.explanation import Explanation
 from controlshap.results.wording import clean, count_noun, escape, shorten
 
+if TYPE_CHECKING:
+    from controlshap.plots.accessor import Plots
+
 #: Most groups: as many as there are colours that stay apart.
 MOST = len(SEVERAL)
 #: Characters of a group's name.
@@ -21,21 +24,65 @@ NAME_WIDTH = 28
 LEGEND_WIDTH, MARKER_WIDTH = 72, 4
 
 
-def split_rows(explanation: Explanation, labels: Any) -> dict[str, Explanation]:
-    """Rows with the same label, in the order of the labels."""
-    found = np.asarray(labels)
+def draw_cohorts(
+    plots: Plots,
+    labels: Any,
+    *,
+    output: int | str | None = None,
+    max_players: int | None = 12,
+    level: float = 0.95,
+    ax: Any = None,
+) -> Any:
+    """Importance in groups of rows, with intervals; `controlshap.difference` certifies how they differ.
+
+    Parameters
+    ----------
+    labels : array of shape (rows,)
+        The group of each row.
+    output, max_players, level, ax
+        See the class.
+    """
+    found, explanation = np.asarray(labels), plots.explanation
     if found.shape != (len(explanation),):
         raise InvalidArgumentError(
             f"`labels` must have one label for each of the {len(explanation)} rows; got the shape {found.shape}."
         )
-    return {str(label): explanation[found == label] for label in np.unique(found)}
+    groups = {str(label): explanation[found == label] for label in np.unique(found)}
+    return _draw_groups(groups, None, output=output, max_players=max_players, level=level, ax=ax)
 
 
-def draw_groups(
-    groups: Mapping[str, Explanation],
+def draw_compare(
+    plots: Plots,
+    others: Any,
+    row: int | None = None,
     *,
-    method: str,
+    name: str = "this one",
+    output: int | str | None = None,
+    max_players: int | None = 12,
+    level: float = 0.95,
+    ax: Any = None,
+) -> Any:
+    """The explanation beside others of the same players: another model, another run, other rows.
+
+    Parameters
+    ----------
+    others : Explanation or dict
+        One, or several by name.
+    row : int, optional
+        The row whose values are drawn; without it, mean absolute values over all rows.
+    name : str
+        What this explanation is called.
+    output, max_players, level, ax
+        See the class.
+    """
+    groups = {name: plots.explanation} | (others if isinstance(others, dict) else {"the other": others})
+    return _draw_groups(groups, row, output=output, max_players=max_players, level=level, ax=ax)
+
+
+def _draw_groups(
+    groups: Mapping[str, Explanation],
     row: int | str | None,
+    *,
     output: int | str | None,
     max_players: int | None,
     level: float,
@@ -49,7 +96,7 @@ def draw_groups(
     sizes = np.mean([np.abs(values) for values, _, _ in numbers], axis=0)
     order = np.argsort(-sizes, kind="stable")[: first.n_shown]
     labels = [escape(first.names[player]) for player in order]
-    ax = open_table(ax, method, labels)
+    ax = open_table(ax, labels)
     step = 0.7 / len(parts)
     for place, (name, (values, low, high)) in enumerate(zip(groups, numbers, strict=True)):
         heights = np.arange(len(order)) + (place - (len(parts) - 1) / 2) * step

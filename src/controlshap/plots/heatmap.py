@@ -11,23 +11,31 @@ from controlshap.plots.selection import select
 from controlshap.results.wording import escape, format_level
 
 if TYPE_CHECKING:
-    from controlshap.results.explanation import Explanation
+    from controlshap.plots.accessor import Plots
 
 #: Share of the colour that a value keeps whose sign is not certain.
 PALE = 0.35
 
 
 def draw_heatmap(
-    explanation: Explanation, *, output: int | str | None, max_players: int | None, level: float, ax: Any
+    plots: Plots, *, output: int | str | None = None, max_players: int | None = 20, level: float = 0.95, ax: Any = None
 ) -> Any:
-    """See `Plots.heatmap`."""
-    chosen = select(explanation, output=output, max_players=max_players, level=level)
+    """All values at once, players by rows; rows run from the smallest prediction to the largest.
+
+    Pale cells are values whose sign is not certain. Colours end at the 99 % quantile of the magnitudes.
+
+    Parameters
+    ----------
+    output, max_players, level, ax
+        See the class.
+    """
+    chosen = select(plots.explanation, output=output, max_players=max_players, level=level)
     part = chosen.part
     players = part.summary().order[: chosen.n_shown]
     predictions = part.base_values + part.values.sum(axis=1)
     rows = np.argsort(predictions, kind="stable")
     values, uncertain = part.values[np.ix_(rows, players)].T, chosen.uncertain[np.ix_(rows, players)].T
-    ax = open_table(ax, "heatmap", [escape(chosen.names[player]) for player in players], extra=0.7)
+    ax = open_table(ax, [escape(chosen.names[player]) for player in players], extra=0.7)
     from matplotlib.colors import LinearSegmentedColormap, Normalize, to_hex, to_rgb
 
     middle = to_rgb(ax.get_facecolor()) if is_dark(ax) else (1.0, 1.0, 1.0)

@@ -13,14 +13,30 @@ from controlshap.plots.selection import select
 from controlshap.results.wording import escape, format_chance, format_level
 
 if TYPE_CHECKING:
-    from controlshap.results.explanation import Explanation
+    from controlshap.plots.accessor import Plots
 
 
 def draw_ranking(
-    explanation: Explanation, *, row: int, output: int | str | None, max_players: int | None, level: float, ax: Any
+    plots: Plots,
+    row: int = 0,
+    *,
+    output: int | str | None = None,
+    max_players: int | None = 20,
+    level: float = 0.95,
+    ax: Any = None,
 ) -> Any:
-    """See `Plots.ranking`."""
-    chosen = select(explanation, row=row, output=output, max_players=max_players, level=level)
+    """Players of a row by magnitude, and how much of their order is certain.
+
+    A line runs between neighbours that `explanation.ranking(level)` separates: those above it are certified to be
+    the largest. Between other neighbours stands the chance that a rerun of the same size swaps them.
+
+    Parameters
+    ----------
+    row : int
+    output, max_players, level, ax
+        See the class.
+    """
+    chosen = select(plots.explanation, row=row, output=output, max_players=max_players, level=level)
     n, ranking = chosen.n_shown, chosen.part.ranking(chosen.level)
     order = ranking.order[0][:n]
     values = chosen.part.values[0][order]
@@ -28,7 +44,7 @@ def draw_ranking(
     # of the players that are shown; the last is compared with the first that is not
     separated = ranking.separated[0][:n]
     header = "" if separated[: n - 1].all() else "swap on a rerun"
-    ax = open_table(ax, "ranking", [escape(chosen.names[player]) for player in order], header=header, extra=0.1)
+    ax = open_table(ax, [escape(chosen.names[player]) for player in order], header=header, extra=0.1)
     _draw_sizes(ax, values, low, high)
     _draw_order(ax, separated, ranking.swap_probability[0][: n - 1], min(SMALL, font_size(ax, n)) - 0.5)
     ax.margins(x=0.05)

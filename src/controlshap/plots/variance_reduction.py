@@ -12,14 +12,23 @@ from controlshap.plots.selection import select
 from controlshap.results.wording import escape, format_factor
 
 if TYPE_CHECKING:
+    from controlshap.plots.accessor import Plots
     from controlshap.results.explanation import Explanation
 
 
 def draw_variance_reduction(
-    explanation: Explanation, *, output: int | str | None, max_players: int | None, ax: Any
+    plots: Plots, *, output: int | str | None = None, max_players: int | None = 20, ax: Any = None
 ) -> Any:
-    """See `Plots.variance_reduction`."""
-    chosen = select(explanation, output=output, max_players=max_players)
+    """Standard errors without and with the control, and the ratio of their squares.
+
+    Medians over the rows that were sampled; players by importance.
+
+    Parameters
+    ----------
+    output, max_players, ax
+        See the class.
+    """
+    chosen = select(plots.explanation, output=output, max_players=max_players)
     part, n = chosen.part, chosen.n_shown
     order = part.summary().order[:n]
     sampled = (part.uncontrolled_standard_errors > 0).any(axis=1) | (part.standard_errors > 0).any(axis=1)
@@ -34,7 +43,7 @@ def draw_variance_reduction(
     ratios = variance_ratios(plain, controlled)
     column = [_ratio_text(ratio, before) for ratio, before in zip(ratios, plain, strict=True)]
     labels = [escape(chosen.names[player]) for player in order]
-    ax = open_table(ax, "variance_reduction", labels, column=column, header="variance ratio")
+    ax = open_table(ax, labels, column=column, header="variance ratio")
     _draw(ax, plain, controlled)
     notes = [
         "without control (hollow) and with it (filled)" if sampled.any() else "",

@@ -14,6 +14,7 @@ from controlshap.results.wording import escape, format_column, format_entry, for
 from controlshap.statistics.certainty import magnitude_order, quantile
 
 if TYPE_CHECKING:
+    from controlshap.plots.accessor import Plots
     from controlshap.results.explanation import Explanation
 
 
@@ -28,9 +29,25 @@ class Steps:
 
 
 def draw_waterfall(
-    explanation: Explanation, *, row: int, output: int | str | None, max_players: int | None, level: float, ax: Any
+    plots: Plots,
+    row: int = 0,
+    *,
+    output: int | str | None = None,
+    max_players: int | None = 12,
+    level: float = 0.95,
+    ax: Any = None,
 ) -> Any:
-    """See `Plots.waterfall`."""
+    """The steps from the base value to the prediction of a row, each with its interval.
+
+    Players beyond `max_players` are one step together, with the error of their sum.
+
+    Parameters
+    ----------
+    row : int
+    output, max_players, level, ax
+        See the class.
+    """
+    explanation = plots.explanation
     chosen = select(explanation, row=row, output=output, max_players=max_players, level=level)
     steps = _steps(chosen, explanation.player_data()[chosen.row])
     n = len(steps.values)
@@ -42,7 +59,7 @@ def draw_waterfall(
         np.array([base_reach, *steps.reaches, 0.0]),
         [False, *[True] * n, False],
     )
-    ax = open_table(ax, "waterfall", ["base value", *steps.labels, "prediction"], column=column)
+    ax = open_table(ax, ["base value", *steps.labels, "prediction"], column=column)
     _draw_steps(ax, steps, ends)
     if base_reach > 0:
         ax.errorbar([base], [0], xerr=[base_reach], **ERROR_BARS | {"capthick": None})
