@@ -32,7 +32,7 @@ def ranks(permutations: IntArray) -> IntArray:
 
 
 def prefix_masks(places: Array, n_players: int) -> Array:
-    """What the prefixes 1 to players - 1 of permutations reveal, `(u, players - 1, c)`.
+    """Players or columns `(u, players - 1, c)` that the prefixes 1 to players - 1 of permutations reveal.
 
     `places` (u, c) are those of the players, or of each column's player.
     """
