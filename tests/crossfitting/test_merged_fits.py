@@ -55,9 +55,9 @@ def test_no_function_has_seen_the_units_that_it_controls(estimator, few, monkeyp
         data.append(rows_of(*arguments))
         return data[-1]
 
-    def of_fold(known, fold, design, draws, rows):
+    def of_fold(known, fold, design, draws, rows, *taken):
         now[:] = [games.setdefault(fold, [])]
-        return controls(known, fold, design, draws, rows)
+        return controls(known, fold, design, draws, rows, *taken)
 
     def kept_evaluations(game, rows):
         for seen in now:

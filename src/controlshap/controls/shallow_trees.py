@@ -18,7 +18,7 @@ from controlshap._types import FloatArray, IntArray
 from controlshap.controls.base import Control, FoldedRows, check_at_least
 from controlshap.controls.ridge import RIDGE, LogisticRidge
 from controlshap.functions.base import KnownFunction, Sum
-from controlshap.functions.trees import Nodes, TreeFunction
+from controlshap.functions.level_trees import LevelTrees
 
 #: Most cuts of a column: twice as many take 1.3 times as long and leave as much.
 MOST_CUTS = 31
@@ -83,9 +83,8 @@ class ShallowTrees(Control):
         targets = [self._targets(data, k).outputs[data.fold == k] for k in folds]
         rows, squares = [data.rows[data.fold == k] for k in folds], np.inf
         for n_trees in (self.n_trees // 2, self.n_trees):
-            found = [
-                self._begin(data, k).grow(n_trees).predict(of_fold) for k, of_fold in zip(folds, rows, strict=True)
-            ]
+            grown = [self._begin(data, k).grow(n_trees).function() for k in folds]
+            found = [trees.predict(of_fold) for trees, of_fold in zip(grown, rows, strict=True)]
             squares = float(sum(((y - f) ** 2).sum() for y, f in zip(targets, found, strict=True)))
             if squares > HALFWAY * limit:
                 return np.inf
@@ -114,14 +113,27 @@ class Boosting:
 
     Targets are rounded to whole multiples of a small unit, so that sums are exact and splits that divide the rows alike
     are found in the same order anywhere; one sum holds a count, in its upper bits, and what is left, in its lower ones.
+
+    Sums by node, column and bin are a product with a matrix of ones, a column for each row and a line for each of these
+    cells. The commonest bin of a column, which half of the hybrid rows share with x, has no line: its sum is the
+    node's less that of the other bins.
     """
 
     def __init__(self, cuts: FloatArray, codes: IntArray, targets: FloatArray, depth: int, rate: float) -> None:
+        from scipy.sparse import csc_array  # takes 30 ms, and many explanations try no trees
+
+        (n, p), n_bins = codes.shape, cuts.shape[1]
         self.cuts, self.codes, self.depth, self.rate = cuts, codes, depth, rate
-        self.places = codes + cuts.shape[1] * np.arange(codes.shape[1])
         self.mean = float(targets.mean())
         self.left = targets - self.mean
         self.trees: list[tuple[IntArray, IntArray, FloatArray]] = []
+        places = codes + n_bins * np.arange(p)
+        self._commonest = np.bincount(places.ravel(), minlength=p * n_bins).reshape(p, n_bins).argmax(axis=1)
+        others = codes != self._commonest
+        self._n_others, self._others = others.sum(axis=1), places[others].astype(np.int32)
+        ends = np.append(0, np.cumsum(self._n_others)).astype(np.int32)
+        shape = (2 ** (depth - 1) * p * n_bins, n)
+        self._cells = csc_array((np.ones(len(self._others)), self._others, ends), shape=shape)
 
     def grow(self, n_trees: int) -> Boosting:
         """Go on until there are so many trees."""
@@ -133,21 +145,10 @@ class Boosting:
             self.trees.append((columns, chosen, values))
         return self
 
-    def predict(self, rows: FloatArray) -> FloatArray:
-        """Sum of the trees at rows `(n, columns)`."""
-        codes, every = code_by(self.cuts, rows), np.arange(len(rows))
-        found = np.full(len(rows), self.mean)
-        for columns, chosen, values in self.trees:
-            node = np.zeros(len(rows), dtype=np.int64)
-            for _ in range(self.depth):  # the children of node i are 2 i + 1 and 2 i + 2
-                node = 2 * node + 1 + (codes[every, columns[node]] > chosen[node])
-            found += values[node - len(columns)]
-        return found
-
-    def function(self) -> TreeFunction:
+    def function(self) -> LevelTrees:
         """The trees as a function with known values."""
-        trees = [_nodes(columns, self.cuts[columns, chosen], values) for columns, chosen, values in self.trees]
-        return Nodes.concatenate(trees).to_function(self.codes.shape[1], np.array([self.mean]), float32=False)
+        columns, chosen, values = (np.stack(part) for part in zip(*self.trees, strict=True))
+        return LevelTrees(columns, self.cuts[columns, chosen], values, self.mean, self.codes.shape[1])
 
     def _tree(self) -> tuple[IntArray, IntArray, IntArray]:
         """One tree: column and cut of every inner node in the order of levels, and the leaf of every row.
@@ -157,21 +158,29 @@ class Boosting:
         (n, p), n_bins = self.codes.shape, self.cuts.shape[1]
         shift = MANTISSA - n.bit_length()
         unit = 0.5 * 2.0**shift / (n * max(float(np.abs(self.left).max()), SMALLEST))
-        packed = np.repeat(np.rint(self.left * unit) + 2.0**shift, p)
-        node, every, columns, chosen = np.zeros(n, dtype=np.int64), np.arange(n), [], []
+        packed = np.rint(self.left * unit) + 2.0**shift
+        node, starts, columns, chosen = np.zeros(n, dtype=np.int64), p * np.arange(n), [], []
         for level in range(self.depth):
-            n_nodes = 2**level
-            cells = (self.places + (p * n_bins * node)[:, None]).ravel()
-            sums = np.bincount(cells, packed, minlength=n_nodes * p * n_bins).astype(np.int64)
-            gain = _gains(sums.reshape(n_nodes, p, n_bins).cumsum(axis=2), shift).reshape(n_nodes, -1)
+            sums = self._sums(node, packed, 2**level).cumsum(axis=2)
+            gain = _gains(sums, shift).reshape(len(sums), -1)
             # columns often divide few rows alike: the first of them, whatever the last bits of the gains
             best = (gain >= (1.0 - ROUNDING) * gain.max(axis=1, keepdims=True)).argmax(axis=1)
             column, cut = np.divmod(best, n_bins)
-            cut = np.where(gain[np.arange(n_nodes), best] > 0.0, cut, n_bins - 1)
+            cut = np.where(gain[np.arange(len(gain)), best] > 0.0, cut, n_bins - 1)
             columns.append(column)
             chosen.append(cut)
-            node = 2 * node + (self.codes[every, column[node]] > cut[node])
+            node = 2 * node + (self.codes.ravel()[starts + column[node]] > cut[node])
         return np.concatenate(columns), np.concatenate(chosen), node
+
+    def _sums(self, node: IntArray, packed: FloatArray, n_nodes: int) -> IntArray:
+        """Sums `(nodes, columns, bins)` of `packed` (n,) over the rows of each node."""
+        p, n_bins = self.codes.shape[1], self.cuts.shape[1]
+        self._cells.indices = self._others + np.repeat((p * n_bins * node).astype(np.int32), self._n_others)
+        of_cells: FloatArray = self._cells @ packed
+        sums = of_cells[: n_nodes * p * n_bins].astype(np.int64).reshape(n_nodes, p, n_bins)
+        total = np.bincount(node, packed, minlength=n_nodes).astype(np.int64)
+        sums[:, np.arange(p), self._commonest] = total[:, None] - sums.sum(axis=2)
+        return sums
 
 
 def _gains(packed: IntArray, shift: int) -> FloatArray:
@@ -182,12 +191,12 @@ def _gains(packed: IntArray, shift: int) -> FloatArray:
     whole = (packed + (1 << (shift - 1))) >> shift
     below, gain = whole.astype(float), (packed - (whole << shift)).astype(float)
     n_rows, total = below[:, :1, -1:], gain[:, :1, -1:].copy()
-    above = n_rows - below
-    allowed = (below >= LEAF_ROWS) & (above >= LEAF_ROWS)
-    gain -= below * (total / np.maximum(n_rows, 1.0))
-    above *= below
+    both = (n_rows - below) * below
+    # least where one side has the fewest rows of a leaf
+    allowed = both >= np.where(n_rows >= 2 * LEAF_ROWS, LEAF_ROWS * (n_rows - LEAF_ROWS), np.inf)
+    gain -= np.multiply(below, total / np.maximum(n_rows, 1.0), out=below)
     gain *= gain
-    gain /= np.maximum(above, 1.0, out=above)
+    gain /= np.maximum(both, 1.0, out=both)
     gain *= allowed
     return gain
 
@@ -215,18 +224,3 @@ def _cut(data: FoldedRows) -> tuple[FloatArray, IntArray]:
 def code_by(cuts: FloatArray, rows: FloatArray) -> IntArray:
     """Numbers of the cuts below each value."""
     return np.stack([np.searchsorted(own, column) for own, column in zip(cuts, rows.T, strict=True)], axis=1)
-
-
-def _nodes(columns: IntArray, thresholds: FloatArray, values: FloatArray) -> Nodes:
-    """A whole tree: the children of node i are 2 i + 1 and 2 i + 2."""
-    n_inner, n_leaves = len(columns), len(values)
-    children, none = 2 * np.arange(n_inner) + 1, np.full(n_leaves, -1)
-    return Nodes(
-        left=np.concatenate([children, none]),
-        right=np.concatenate([children + 1, none]),
-        columns=np.concatenate([columns, np.zeros(n_leaves, dtype=np.int64)]),
-        thresholds=np.concatenate([thresholds, np.zeros(n_leaves)]),
-        nan_left=np.zeros(n_inner + n_leaves, dtype=bool),
-        values=np.concatenate([np.zeros(n_inner), values])[:, None],
-        roots=np.zeros(1, dtype=np.int64),
-    )

@@ -270,24 +270,18 @@ def _unit_controls(sampler: UnitSampler, folds: Folds, known: KnownControls) -> 
 
     def controls_of(units: Units) -> FloatArray:
         fold = folds.of(units.ids)
+        taken = None if folds.taken is None else folds.taken[units.ids.unit]
         parts = []
         for k in np.unique(fold):
             chosen = np.flatnonzero(fold == k)
             rows = None if units.rows is None else units.rows[chosen]
             of_folds = [k] if k >= 0 else range(folds.n_folds)  # of no fold: every function was fitted to them
-            controls_of_folds = [
-                known.controls(int(each), units.design[chosen], units.draws.rows[chosen], rows) for each in of_folds
-            ]
+            some = units.design[chosen], units.draws.rows[chosen], rows, None if taken is None else taken[chosen]
+            controls_of_folds = [known.controls(int(each), *some) for each in of_folds]
             parts.append((chosen, np.mean(controls_of_folds, axis=0)))
         controls = np.empty((len(fold), *parts[0][1].shape[1:]))
         for chosen, part in parts:
             controls[chosen] = part
-        if folds.taken is not None:
-            # how functions differ at a row that every fold knows is no noise: all folds have the mean of all
-            chosen = np.flatnonzero(folds.taken[units.ids.unit])
-            some = units.design[chosen], units.draws.rows[chosen], None if units.rows is None else units.rows[chosen]
-            for_rows = [known.controls(k, *some)[..., 1::2] for k in range(folds.n_folds)]
-            controls[chosen, ..., 1::2] = np.einsum("k,k...->...", folds.shares, for_rows)
         return controls
 
     at_once = max(1, BATCH_DOUBLES // (_evaluations_of_a_unit(sampler) * len(sampler.game.x)))

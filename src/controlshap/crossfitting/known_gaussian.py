@@ -84,11 +84,13 @@ class GaussianControls(SimulatedControls):
     def _games(self) -> tuple[ConditionedGame, ...]:
         return tuple(ConditionedGame(game) for game in self.fitted.games)
 
-    def controls(self, fold: int, design: Any, draws: FloatArray, rows: IntArray | None) -> FloatArray:
+    def controls(
+        self, fold: int, design: Any, draws: FloatArray, rows: IntArray | None, taken: BoolArray | None = None
+    ) -> FloatArray:
         """Errors of units against the mean over draws, and the difference of that mean from the simulated value."""
         game, known = self._games[fold], self.known_values(fold)
         if not game.integrated.any():
-            return super().controls(fold, design, draws, rows)
+            return super().controls(fold, design, draws, rows, taken)
         terms = self.fitted.unit_terms(game, design, draws, np.concatenate([known[-1], known[-1]], axis=1))
         drawn, means = np.split(terms.unit_values(), 2, axis=-1)
         expected = terms.expected_units(known)

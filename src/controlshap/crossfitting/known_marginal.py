@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._types import FloatArray, IntArray
+from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.estimators.base import Estimator, Evaluator, UnitDraws
 from controlshap.functions.base import KnownFunction
 from controlshap.sampling.game import FunctionGame
@@ -96,10 +96,13 @@ class KnownControls(ABC):
     """
 
     @abstractmethod
-    def controls(self, fold: int, design: Any, draws: FloatArray, rows: IntArray | None) -> FloatArray:
+    def controls(
+        self, fold: int, design: Any, draws: FloatArray, rows: IntArray | None, taken: BoolArray | None = None
+    ) -> FloatArray:
         """Controls of some units of a fold, `(u, components, outputs, 2 functions)`, or of targets `(u, draws, ...)`.
 
-        `rows` (u, draws) are the numbers of their background rows, where there is a background to draw from.
+        `rows` (u, draws) are the numbers of their background rows, where there is a background to draw from, and
+        `taken` (u,) says which of these are taken all.
         """
 
     @abstractmethod
@@ -172,13 +175,25 @@ class MarginalControls(KnownControls):
         errors = (1.0 - share) * _errors(values, of_others, fitted.shares, len(others))
         return cls(fitted, values, [mean + shift for mean in means], places, errors)
 
-    def controls(self, fold: int, design: Any, draws: FloatArray, rows: IntArray | None) -> FloatArray:
-        """Errors of units against their draws' values, and the differences of these from the mean."""
+    def controls(
+        self, fold: int, design: Any, draws: FloatArray, rows: IntArray | None, taken: BoolArray | None = None
+    ) -> FloatArray:
+        """Errors of units against their draws' values, and the differences of these from the mean.
+
+        How functions differ at a row that every fold knows is no noise: units of rows that are taken all have the mean
+        difference of all folds.
+        """
         assert rows is not None
-        game = self.fitted.games[fold]
+        game, mean = self.fitted.games[fold], self.means[fold]
         terms = self.fitted.unit_terms(game, design, draws, np.zeros_like(game.at_x))
-        of_draws = self.values[fold][self.places[rows]]  # (u, d, p, o, f)
-        return interleave(*terms.split_noise(of_draws, self.means[fold]))
+        places = self.places[rows]
+        of_draws = self.values[fold][places]  # (u, d, p, o, f)
+        within, between = terms.split_noise(of_draws, mean)
+        if taken is not None and taken.any():
+            by_fold = zip(self.fitted.shares, self.values, self.means, strict=True)
+            of_draws[taken] = mean + sum(share * (known[places[taken]] - its) for share, known, its in by_fold)
+            between = terms.split_noise(of_draws, mean)[1]
+        return interleave(within, between)
 
     def roots(self, n_controls: int) -> CovarianceRoot:
         """The error of the mean, in the control that compares rows with it; v(0) is known."""

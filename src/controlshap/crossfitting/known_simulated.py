@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from controlshap._types import FloatArray, IntArray
+from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.crossfitting.known_marginal import FittedFunctions, KnownControls, interleave
 from controlshap.data.players import Players
 from controlshap.estimators import Enumeration, Permutation
@@ -114,7 +114,14 @@ class SimulatedControls(KnownControls):
         by_output = [np.stack([one.mean for one in of_output], axis=-1) for of_output in self.simulated[fold]]
         return np.stack(by_output, axis=1)
 
-    def controls(self, fold: int, design: Any, draws: FloatArray, rows: IntArray | None) -> FloatArray:  # noqa: ARG002
+    def controls(
+        self,
+        fold: int,
+        design: Any,
+        draws: FloatArray,
+        rows: IntArray | None,  # noqa: ARG002
+        taken: BoolArray | None = None,  # noqa: ARG002
+    ) -> FloatArray:
         """Errors of units against the simulated values; the second control of each function is 0."""
         known = self.known_values(fold)
         terms = self.fitted.unit_terms(self.fitted.games[fold], design, draws, known[-1])

@@ -18,6 +18,7 @@ from controlshap.data.encoding import Column, Encoding, Flagged, Number
 from controlshap.data.frames import FrameMaker, Kind
 from controlshap.data.table import is_missing
 from controlshap.functions.base import Sum
+from controlshap.functions.level_trees import LevelTrees
 from controlshap.functions.network import Network
 from controlshap.functions.polynomial import Quadratic
 from controlshap.functions.trees import TreeFunction
@@ -35,7 +36,7 @@ _CLASSES = {
 } | {
     cls.__name__: cls
     for cls in (
-        Causal, FiniteDifferences, SharedSurrogate, Network, Waves, Quadratic, TreeFunction, Sum,
+        Causal, FiniteDifferences, SharedSurrogate, Network, Waves, Quadratic, TreeFunction, LevelTrees, Sum,
         Number, Flagged, Category, FrameMaker, Kind,
     )
 }  # fmt: skip
