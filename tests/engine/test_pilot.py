@@ -5,8 +5,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 import controlshap as cs
-from controlshap.engine.pilot import SHARE, count_pilot
+from controlshap.engine.pilot import SHARE, Prediction, count_pilot
 from controlshap.statistics.control_variate import Estimate, combine
+from controlshap.statistics.visits import choose_take_all
 from controlshap.testing import marginal_game, shapley_by_definition
 
 RNG = np.random.default_rng(0)
@@ -59,6 +60,16 @@ def test_outputs_share_the_walks_of_a_pilot():
 
 def test_a_pilot_is_a_quarter_and_neither_few_walks_nor_most_of_them():
     assert [count_pilot(n) for n in (19, 20, 32, 100)] == [0, 8, 8, 100 * SHARE]
+
+
+def test_a_prediction_weighs_what_a_pilot_leaves_with_what_it_cost():
+    """A quarter of the evaluations has four times the variance of all; twice as good a rest is worth leaving for."""
+    same, twice = Prediction(1.0, 4.0, 4.0 / 3.0, 0.25), Prediction(1.0, 4.0, 2.0 / 3.0, 0.25)
+    assert_allclose([same.gain, same.worth], 1.0)
+    assert_allclose([twice.gain, twice.worth], [1.75, 2.0])
+    unknown = Prediction(1.0, np.inf, 2.0 / 3.0, 0.25)  # what a pilot estimates does not count if its error is unknown
+    assert_allclose(unknown.gain, 1.5)
+    assert unknown.worth == np.inf
 
 
 @pytest.mark.parametrize("settings", [{"estimator": "permutation"}, {"control": "none"}, {"variance": "bootstrap"}])
@@ -115,3 +126,26 @@ def test_a_row_that_stands_out_is_no_reason_to_leave():
     rows[17] = 6.0
     explainer = cs.Explainer(lambda a: ((a > 3).sum(axis=1) >= 4) * 5.0 + a[:, 0], rows[:100])
     assert all(m.startswith("Permutation + LogisticRidge") for m in explainer(rows[100:], budget=2500, rng=0).method)
+
+
+@pytest.mark.slow
+def test_rows_that_are_taken_all_do_not_keep_a_rough_model_from_kernelshap():
+    """Two rows are far from the others; KernelSHAP visits them at once, as the walks did, and errors stay honest."""
+    rng = np.random.default_rng(5)
+    rows, planes = rng.normal(size=(102, 10)), rng.normal(size=(10, 12)) / np.sqrt(10.0)
+    rows[:2] *= 4.0
+
+    def saturated(some):
+        return np.abs(6.0 * np.cos(4.0 * some @ planes)).sum(axis=1) + 40.0 * (np.abs(some).max(axis=1) > 5.0)
+
+    changes = (saturated(rows[-1:]) - saturated(rows[:100]))[:, None]
+    assert set(choose_take_all(changes, np.ones((100, 10), dtype=bool), 100).blocks) == {0, 1}
+    truth = shapley_by_definition(marginal_game(saturated, rows[-1], rows[:100], [(j,) for j in range(10)]), 10)[:, 0]
+    found = cs.Explainer(saturated, rows[:100])(np.tile(rows[-1], (60, 1)), budget=1500, rng=2)
+    assert np.mean(["Kernel" in method for method in found.method]) > 0.9
+    alone = cs.Explainer(saturated, rows[:100], estimator="permutation")(np.tile(rows[-1], (60, 1)), budget=1500, rng=2)
+    observed = ((found.values - truth) ** 2).mean()
+    assert observed < 0.85 * ((alone.values - truth) ** 2).mean()
+    assert 0.9 < np.sqrt((found.standard_errors**2).mean() / observed) < 1.3
+    low, high = found.confidence_interval(0.95)
+    assert 0.93 < ((low <= truth) & (truth <= high)).mean() < 0.985

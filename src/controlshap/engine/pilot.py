@@ -7,10 +7,11 @@ less the control and the line from one end to the other, and B evaluations in al
 
     sum_j var_j = (p - 1) / lambda * E[t^2] / (B / 2),        lambda = 1 / (2 (1 + 1/2 + ... + 1/(p - 1)))
 
-with sizes weighted as in the kernel. Walks have noise within rows, and between rows until a pass is complete. The walks
-of the pilot stay in the estimate: an evaluation of KernelSHAP is weighted with the factor by which its variance was
-predicted to be smaller. All players have the same weights, so that values still sum to f(x) - v(0), and the weights
-depend on the pilot alone.
+with sizes weighted as in the kernel. Walks have noise within rows, and between rows until a pass is complete. Rows that
+are taken all are a stratum of their own in both designs: variances are predicted for them and for the others apart.
+
+The walks of the pilot stay in the estimate, and both parts are weighted by their predicted variances. All players have
+the same weights, so that values still sum to f(x) - v(0), and the weights depend on the pilot alone.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from controlshap._types import FloatArray, IntArray
 from controlshap.crossfitting.fit import fit_functions
 from controlshap.crossfitting.folds import Folds, deal_units
 from controlshap.crossfitting.known_marginal import Functions
+from controlshap.data.players import differs_from_x
 from controlshap.estimators.permutation import walk_contributions
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.statistics.analysis import Analysis
 from controlshap.statistics.control_variate import combine
+from controlshap.statistics.visits import share_of_visits
 
 if TYPE_CHECKING:
     from controlshap.engine.row import Run
@@ -40,10 +43,10 @@ if TYPE_CHECKING:
 SHARE, FEWEST_UNITS = 0.25, 8
 #: Largest share of the walks that a pilot may take.
 MOST_SHARE = 0.4
-#: Walks are abandoned if their variance is predicted to be so many times that of KernelSHAP. Limits of 1.1 to 1.3 cost
-#: 1.04 to 1.07 times the error of the better choice in the geometric mean, 1.6 costs 1.08 to 1.09 times
-#: (`benchmarks/pilot.py --seeds 4`).
-LEAVE = 1.25
+#: Walks are left if the variance is predicted to become so many times smaller. Limits of 1 to 1.25 cost 1.05 to 1.06
+#: times the error of the better choice in the geometric mean well below a pass, 1.08 to 1.11 beyond it; 1.6 costs 1.08
+#: to 1.14 times (`benchmarks/pilot.py --seeds 3 --passes 0.35 1.5 5`).
+LEAVE = 1.05
 #: Fewest second visits that show the noise within rows: each is a contrast of all players.
 FEWEST_AGAIN = 3
 #: Passes of single walks from which on the noise between rows all but ends, which the pilot does not show.
@@ -62,10 +65,10 @@ def begin_run(run: Run) -> Run:
     n_units = run.sampler.affordable(run.plan.budget - run.game.n_evaluations)
     run.next_units = n_pilot
     run.sample_stage()
-    gain = _learn(run, n_units)
-    if gain > LEAVE:
+    predicted = _learn(run, n_units)
+    if predicted is not None and predicted.gain > LEAVE:
         run.estimate()
-        run = run.leave(gain)
+        run = run.leave(predicted.worth)
         run.replay(recorded[1:])
         return run
     run.stages.clear()
@@ -77,55 +80,135 @@ def _count_units(run: Run) -> int:
     """Units of the pilot, 0 for none: the same ones where a run is continued."""
     if run.plan.alternative is None or not run.plan.sure_controls or run.plan.prepared_controls:
         return 0
-    if run.sampler.stream.take_all is not None:
-        return 0  # units at rows that are visited several times do not represent the others
-    n_units = run.sampler.affordable(run.plan.budget - run.game.n_evaluations)
-    return count_pilot(n_units)
+    # rows that are taken all come in turns with others, and some of them must come again
+    n_taken = len(run.sampler.stream.taken)
+    fewest = 2 * max(FEWEST_UNITS, n_taken + FEWEST_AGAIN) if n_taken else FEWEST_UNITS
+    return count_pilot(run.sampler.affordable(run.plan.budget - run.game.n_evaluations), fewest)
 
 
-def _learn(run: Run, n_units: int) -> float:
-    """How many times smaller the variance of KernelSHAP would be than that of n walks; 0 where that is unknown."""
+def _learn(run: Run, n_units: int) -> Prediction | None:
+    """The variances of n walks and of KernelSHAP in their place; None where the pilot does not show them."""
     rng, learners = stream(run.entropy, Purpose.FOLDS, run.row), run.plan.sure_controls
     folds = deal_units(run.sampler, min(learner.n_folds for learner in learners), rng)
     if folds.n_folds < 2:
-        return 0.0
+        return None
     functions, _, _ = fit_functions(run.sampler, folds, learners)
     if not functions:
-        return 0.0
-    return predict_gain(run.sampler, functions, folds, n_units, run.plan.budget)
+        return None
+    return predict(run.sampler, functions, folds, n_units, run.plan.budget)
 
 
-def count_pilot(n_units: int) -> int:
+def count_pilot(n_units: int, fewest: int = FEWEST_UNITS) -> int:
     """Number of walks in the pilot where the budget pays for n; 0 where they are too few."""
-    n_pilot = max(FEWEST_UNITS, math.ceil(SHARE * n_units))
+    n_pilot = max(fewest, math.ceil(SHARE * n_units))
     return n_pilot if n_pilot <= MOST_SHARE * n_units else 0
 
 
-def predict_gain(
-    sampler: UnitSampler, functions: tuple[Functions, ...], folds: Folds, n_units: int, budget: int
-) -> float:
-    """How many times smaller the variance of KernelSHAP would be, all players and outputs together.
+@dataclass(frozen=True)
+class Prediction:
+    """Variances that a pilot predicts, all players and outputs together.
 
-    `budget` evaluations would give `n_units` walks, or pairs of them. 0 where the pilot does not show it.
+    Attributes
+    ----------
+    of_walks : float
+        If all of the budget goes to walks.
+    of_pilot : float
+        Of the pilot alone.
+    of_kernel : float
+        Of KernelSHAP with the evaluations after the pilot.
+    share : float
+        Share of the budget that the pilot takes.
     """
-    p, of_coalitions, of_walks = sampler.game.imputer.players.n_players, 0.0, 0.0
-    for paths, noise in _every_output(sampler, functions, folds):
-        of_coalitions += _mean_square(paths) * (p - 1.0) * 2.0 * (1.0 / np.arange(1, p)).sum() / (budget / 2.0)
-        if paths.shape[1] == 2:
-            of_walks += noise.of_pairs(n_units, sampler.n_blocks)
-        elif n_units < NEAR_PASS * sampler.n_blocks:
-            of_walks += noise.total / n_units
-    return of_walks / of_coalitions if of_coalitions > 0.0 else 0.0
+
+    of_walks: float
+    of_pilot: float
+    of_kernel: float
+    share: float
+
+    @property
+    def gain(self) -> float:
+        """How many times smaller the variance is if walks are left, and both estimates count."""
+        return self.of_walks * (1.0 / self.of_pilot + 1.0 / self.of_kernel)
+
+    @property
+    def worth(self) -> float:
+        """Evaluations of the pilot that an evaluation of KernelSHAP is worth."""
+        return self.of_pilot / self.of_kernel * self.share / (1.0 - self.share)
 
 
-def _every_output(
-    sampler: UnitSampler, functions: tuple[Functions, ...], folds: Folds
-) -> Iterator[tuple[FloatArray, Noise]]:
-    """Values along walks and their noise for each output, with the control that leaves least, or none."""
+def predict(
+    sampler: UnitSampler, functions: tuple[Functions, ...], folds: Folds, n_units: int, budget: int
+) -> Prediction | None:
+    """Variances of walks, `n_units` of them or pairs, and of KernelSHAP; None where the pilot does not show them."""
+    p, n_pilot = sampler.game.imputer.players.n_players, sampler.n_units
     ids, design, _ = sampler.kept_evaluations()
+    strata = list(_strata(sampler, ids.block, n_units, budget))
+    left = budget * (1.0 - n_pilot / n_units)
+    factor = (p - 1.0) * 2.0 * (1.0 / np.arange(1, p)).sum() / (left / 2.0)
+    of_walks = of_pilot = of_kernel = 0.0
     for output in range(sampler.game.n_outputs):
-        paths = min(_paths(sampler, functions, folds, output), key=_mean_square)
-        yield paths, Noise.of(paths, design, ids.block)
+        # the control that leaves least, or none
+        paths = min(
+            _paths(sampler, functions, folds, output),
+            key=lambda paths: sum(part.of_kernel * _mean_square(paths[part.units]) for part in strata),
+        )
+        for part in strata:
+            noise = Noise.of(paths[part.units], design[part.units], ids.block[part.units])
+            n_here = part.share_of_walks * n_units
+            if paths.shape[1] == 1 and not noise.again and n_here >= NEAR_PASS * part.n_rows:
+                return None
+            of_walks += part.share**2 * noise.of_units(n_here, part.n_rows)
+            of_pilot += part.share**2 * noise.of_units(len(part.units), part.n_rows) if part.shows_error else math.inf
+            of_kernel += part.of_kernel * _mean_square(paths[part.units]) * factor
+    if min(of_walks, of_pilot, of_kernel) <= 0.0:
+        return None
+    return Prediction(of_walks, of_pilot, of_kernel, n_pilot / n_units)
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """Background rows that are sampled alike: those that are taken all, the others, or all rows where none is.
+
+    Attributes
+    ----------
+    units : ndarray of shape (n,)
+        Their units in the pilot.
+    n_rows : int
+    share : float
+        Their share of the background.
+    share_of_walks : float
+        Their share of the walks.
+    of_kernel : float
+        Their share of the background squared, over their share of KernelSHAP's units.
+    shows_error : bool
+        Whether the pilot shows the error of its own estimate: rows that are taken all need two visits each.
+    """
+
+    units: IntArray
+    n_rows: int
+    share: float
+    share_of_walks: float
+    of_kernel: float
+    shows_error: bool = True
+
+
+def _strata(sampler: UnitSampler, block: IntArray, n_units: int, budget: int) -> Iterator[Stratum]:
+    """The strata of a pilot whose units visit these blocks."""
+    units, n_blocks = sampler.stream, sampler.n_blocks
+    if units.take_all is None:
+        yield Stratum(np.arange(len(block)), n_blocks, 1.0, 1.0, 1.0)
+        return
+    game, base = sampler.game, sampler.base
+    differs = differs_from_x(game.x, base.rows, game.imputer.players)
+    alternative = units.choose_taken(game.at_x[:, 0] - base.values[:, :, 0], differs, budget // 2)
+    for taken in (True, False):
+        rows = units.taken if taken else np.setdiff1d(np.arange(n_blocks), units.taken)
+        share = len(rows) / n_blocks
+        of_kernel = share**2 / share_of_visits(alternative, rows, n_blocks, budget // 2)
+        of_walks = share_of_visits(units.take_all, rows, n_blocks, n_units)
+        here = np.flatnonzero(np.isin(block, rows))
+        shows_error = not taken or bool((np.unique(block[here], return_counts=True)[1] > 1).all())
+        yield Stratum(here, len(rows), share, of_walks, of_kernel, shows_error)
 
 
 def _paths(sampler: UnitSampler, functions: tuple[Functions, ...], folds: Folds, output: int) -> list[FloatArray]:
@@ -182,10 +265,13 @@ class Noise:
         Variance of the mean of a walk and its reverse; of single walks where there are no pairs.
     within : float
         The part of it within rows.
+    again : bool
+        Whether rows that were visited several times show it.
     """
 
     total: float
     within: float
+    again: bool
 
     @classmethod
     def of(cls, paths: FloatArray, design: IntArray, block: IntArray) -> Noise:
@@ -202,18 +288,19 @@ class Noise:
         if again >= FEWEST_AGAIN:
             centers = sum_by(index, mean, len(counts)) / counts[:, None]
             within = float(((mean - centers[index]) ** 2).sum()) / again
-        return cls(total, min(total, within))
+        elif len(contributions) == 1:
+            within = total
+        return cls(total, min(total, within), again >= FEWEST_AGAIN)
 
-    def of_pairs(self, n_pairs: int, n_rows: int) -> float:
-        """Variance with n pairs over M rows: `between (1/n - 1/M)+ + within / n`."""
+    def of_units(self, n_units: float, n_rows: int) -> float:
+        """Variance with n units over M rows: `between (1/n - 1/M)+ + within / n`."""
         between = self.total - self.within
-        return between * max(0.0, 1.0 / n_pairs - 1.0 / n_rows) + self.within / n_pairs
+        return between * max(0.0, 1.0 / n_units - 1.0 / n_rows) + self.within / n_units
 
 
 def combine_analyses(pilot: Analysis, rest: Analysis, gain: float, n_evaluations: tuple[int, int]) -> Analysis:
     """Combine two estimates from so many evaluations each; facts about controls are those of the second."""
-    of_pilot, of_rest = n_evaluations[0], gain * n_evaluations[1]
-    part = of_rest / (of_pilot + of_rest)
+    part = 1.0 / (1.0 + n_evaluations[0] / (gain * n_evaluations[1]))
     return replace(
         rest,
         controlled=combine(pilot.controlled, rest.controlled, part),

@@ -128,10 +128,14 @@ class UnitStream:
         Where the run cannot end before its last unit, the first pass has no more second visits than are enough.
         """
         if self.visiting == "in cycles" and self.n_blocks > 1:
-            tells = np.asarray(differs[self._blocks].any(axis=1))
-            self.take_all = choose_take_all(changes[self._blocks].mean(axis=1), tells, n_units)
+            self.take_all = self.choose_taken(changes, differs, n_units)
             if self.take_all is None and not early:
                 self.every = revisit_every(self.n_blocks, n_units)
+
+    def choose_taken(self, changes: FloatArray, differs: BoolArray, n_units: int) -> TakeAll | None:
+        """Blocks to be taken all if there will be so many units; None for none."""
+        tells = np.asarray(differs[self._blocks].any(axis=1))
+        return choose_take_all(changes[self._blocks].mean(axis=1), tells, n_units)
 
     @property
     def taken(self) -> IntArray:

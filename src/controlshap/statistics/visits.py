@@ -150,6 +150,15 @@ class TakeAll:
         return blocks
 
 
+def share_of_visits(take_all: TakeAll | None, blocks: IntArray, n_blocks: int, n_units: int) -> float:
+    """Share of the units that visit some blocks; those that are not taken all are visited equally often."""
+    if take_all is None:
+        return len(blocks) / n_blocks
+    theirs, taken = take_all.visits(np.arange(n_units))
+    others = len(np.setdiff1d(blocks, take_all.blocks)) / max(1, n_blocks - len(take_all.blocks))
+    return float(np.isin(taken, blocks).sum() + others * (~theirs).sum()) / n_units
+
+
 def choose_take_all(changes: FloatArray, differs: BoolArray, n_units: int) -> TakeAll | None:
     """Blocks to be taken all, if there will be so many units; None for none.
 
