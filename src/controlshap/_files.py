@@ -14,7 +14,7 @@ import re
 import uuid
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -84,12 +84,16 @@ def write_sealed(path: Path, content: dict[str, Any]) -> None:
     write_json(path, content | {SEAL: hash_json(content)})
 
 
-def read_sealed(path: Path) -> dict[str, Any]:
-    """Read what `write_sealed` wrote; `DamagedFileError` where it is something else now."""
+def read_sealed(path: Path, check: Callable[[Any], None] = lambda _: None) -> dict[str, Any]:
+    """Read what `write_sealed` wrote; `DamagedFileError` where it is something else now.
+
+    `check` refuses what another program or version wrote, before its digest is looked at.
+    """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError, OSError) as error:
         raise DamagedFileError(str(error)) from error
+    check(content)
     if not isinstance(content, dict):
         raise DamagedFileError("it holds no JSON object")
     seal = content.pop(SEAL, None)
@@ -132,9 +136,17 @@ def read_folder(folder: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]
             f"`path`: {str(folder)!r} holds no saved {kind} ({kind}.json and {kind}.npz). Give the folder that "
             "`save` wrote."
         )
+
+    def check_schema(content: Any) -> None:
+        schema = content.get("schema") if isinstance(content, dict) else None
+        if schema != SCHEMA:
+            raise InvalidArgumentError(
+                f"`path`: the {kind} in {str(folder)!r} has schema {schema}; this version reads {SCHEMA}. "
+                "Load it with the version that wrote it."
+            )
+
     try:
-        _check_schema(header_file, folder, kind)
-        header = read_sealed(header_file)
+        header = read_sealed(header_file, check_schema)
         arrays = _read_arrays(array_file, header)
     except DamagedFileError as error:
         raise InvalidArgumentError(
@@ -154,17 +166,3 @@ def _read_arrays(path: Path, header: dict[str, Any]) -> dict[str, Any]:
             return {name: file[name] for name in header["arrays"]}
     except (ValueError, OSError, zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError) as error:
         raise DamagedFileError(str(error)) from error
-
-
-def _check_schema(path: Path, folder: Path, kind: str) -> None:
-    """Refuse a header of another version, before its digest is looked at."""
-    try:
-        header = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError, OSError) as error:
-        raise DamagedFileError(str(error)) from error
-    schema = header.get("schema") if isinstance(header, dict) else None
-    if schema != SCHEMA:
-        raise InvalidArgumentError(
-            f"`path`: the {kind} in {str(folder)!r} has schema {schema}; this version reads {SCHEMA}. "
-            "Load it with the version that wrote it."
-        )

@@ -33,7 +33,7 @@ from controlshap.cli.messages import say
 from controlshap.datasets.manifest import read_manifest
 from controlshap.datasets.part_file import part_path
 from controlshap.datasets.result import DatasetResult, load_parts
-from controlshap.datasets.run import explain_dataset
+from controlshap.datasets.run import describe_failed, explain_dataset
 from controlshap.explainer import Explainer
 from controlshap.limits import Limits
 from controlshap.models.files import LoadedModel, load_model, with_arrays
@@ -273,9 +273,7 @@ def _report_failures(result: DatasetResult) -> None:
     """Say on stderr which parts failed; raise if all did."""
     if not result.failed:
         return
-    first, last = result.failed[0].rows
-    reason = " ".join(result.failed[0].reason.replace("controlshap: the model", "The model").split()).rstrip(".")
-    failures = f"{len(result.failed)} of {result.n_parts} parts failed; the first, rows {first} to {last - 1}: {reason}"
+    failures = describe_failed(result.failed, result.n_parts).replace("controlshap: the model", "The model")
     if result.n_done == 0:
         raise InvalidArgumentError(f"No row could be explained: {failures}.")
     say(f"controlshap: {failures}. The others are done; the same command tries these again.")

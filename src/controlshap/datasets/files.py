@@ -1,7 +1,8 @@
-"""Table files: Arrow and Parquet, read forward in batches; the types of their columns; pandas frames of their rows."""
+"""Table files: those that a path names; Arrow and Parquet, read forward in batches; their columns, as pandas frames."""
 
 from __future__ import annotations
 
+import glob
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -18,6 +19,11 @@ from controlshap._imports import require
 
 #: Rows of a Parquet file decoded at a time: never a whole row group.
 BATCH_ROWS = 4096
+#: Suffixes of files, and how these are read.
+SUFFIXES = {
+    ".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet",
+    ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -186,6 +192,44 @@ class ParquetFile(TableFile):
             yield from file.iter_batches(
                 batch_size=BATCH_ROWS, row_groups=groups, columns=list(columns), use_threads=False
             )
+
+
+def find_files(source: str) -> list[Path]:
+    """The files of a path, folder or glob, in the order of their names."""
+    path = Path(source)
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        # hidden files, and those that begin with an underscore, are left by other programs beside their parts
+        files = [p for p in path.iterdir() if p.is_file() and p.suffix.lower() in SUFFIXES and p.name[0] not in "._"]
+        what = "folder"
+    elif any(c in source for c in "*?["):
+        files = [Path(p) for p in glob.glob(source, recursive=True) if Path(p).is_file()]
+        what = "pattern"
+    else:
+        raise InvalidArgumentError(f"`source`: there is no file or folder {source!r}. Check the path.")
+    if not files:
+        raise InvalidArgumentError(
+            f"`source`: the {what} {source!r} holds no file that ends in {', '.join(SUFFIXES)}. Check the path."
+        )
+    return sorted(files)
+
+
+def kind_of(path: Path) -> str:
+    """How a file is read, by its suffix."""
+    kind = SUFFIXES.get(path.suffix.lower())
+    if kind is None:
+        raise InvalidArgumentError(
+            f"`source`: {path.name!r} does not end in {', '.join(SUFFIXES)}. Convert it to one of these (and unpack "
+            "compressed CSV files)."
+        )
+    return kind
+
+
+def stamp_file(path: Path) -> tuple[int, int]:
+    """Size and time of a file, to notice that it was written to."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def import_pyarrow(what: str) -> Any:

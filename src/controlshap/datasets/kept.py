@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from controlshap._checks import show
@@ -11,34 +10,19 @@ from controlshap._errors import InvalidArgumentError
 from controlshap.data.table import is_missing
 
 
-@dataclass(frozen=True)
-class KeptColumns:
-    """Names of the columns that are kept, and the types that they are written with.
+def kept_kinds(frame: Any, names: Sequence[str]) -> tuple[str, ...]:
+    """Types that columns of a frame are written with: "double", "bool", "int64", or "string" for dates and all else."""
+    keys = _keys(frame)
+    return tuple(_kind(frame[keys[name]].dtype) for name in names)
 
-    Attributes
-    ----------
-    names : tuple of str
-        The first names the rows.
-    kinds : tuple of {"double", "string", "bool", "int64"}
-        Dates and other types become text.
-    """
 
-    names: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, frame: Any, names: Sequence[str]) -> KeptColumns:
-        """The columns of these names in a frame."""
-        return cls(tuple(names), tuple(_kind(frame[_keys(frame)[name]].dtype) for name in names))
-
-    def read(self, frame: Any) -> tuple[tuple[Any, ...], ...]:
-        """The entries of each row; None where one is missing."""
-        keys = _keys(frame)
-        columns = [
-            [_entry(value, kind) for value in frame[keys[name]].to_list()]
-            for name, kind in zip(self.names, self.kinds, strict=True)
-        ]
-        return tuple(zip(*columns, strict=True))
+def read_kept(frame: Any, names: Sequence[str], kinds: Sequence[str]) -> tuple[tuple[Any, ...], ...]:
+    """The entries of each row in columns of these names and types; None where one is missing."""
+    keys = _keys(frame)
+    columns = [
+        [_entry(value, kind) for value in frame[keys[name]].to_list()] for name, kind in zip(names, kinds, strict=True)
+    ]
+    return tuple(zip(*columns, strict=True))
 
 
 def check_keep(keep: Any) -> tuple[str, ...]:

@@ -87,9 +87,18 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / "manifest.json"
     if not path.is_file():
         raise InvalidArgumentError(f"`path`: {str(folder)!r} has no manifest.json. Give the folder of a run.")
+
+    def check_kind(content: Any) -> None:
+        known = isinstance(content, dict)
+        if not known or content.get("kind") != KIND or content.get("schema") != SCHEMA:
+            schema = content.get("schema") if known else None
+            raise InvalidArgumentError(
+                f"`path`: manifest.json in {str(folder)!r} is not one of a run that this version reads (schema "
+                f"{SCHEMA}; it has {schema}). Use another folder, or the version that wrote it."
+            )
+
     try:
-        _check_kind(path, folder)
-        manifest = read_sealed(path)
+        manifest = read_sealed(path, check_kind)
         _check_contents(manifest)
     except DamagedFileError as error:
         raise InvalidArgumentError(
@@ -99,20 +108,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if "unusable" in manifest:
         raise InvalidArgumentError(manifest["unusable"])
     return manifest
-
-
-def _check_kind(path: Path, folder: Path) -> None:
-    """Refuse what another program or version wrote, before its digest is looked at."""
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError, OSError) as error:
-        raise DamagedFileError(str(error)) from error
-    if not isinstance(manifest, dict) or manifest.get("kind") != KIND or manifest.get("schema") != SCHEMA:
-        schema = manifest.get("schema") if isinstance(manifest, dict) else None
-        raise InvalidArgumentError(
-            f"`path`: manifest.json in {str(folder)!r} is not one of a run that this version reads (schema {SCHEMA}; "
-            f"it has {schema}). Use another folder, or the version that wrote it."
-        )
 
 
 def _check_contents(manifest: dict[str, Any]) -> None:

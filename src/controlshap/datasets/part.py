@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from controlshap._errors import ControlShapWarning
-from controlshap.datasets.kept import KeptColumns, take_columns
+from controlshap.datasets.kept import read_kept, take_columns
 from controlshap.datasets.lessons import begin_lesson, write_lesson
 from controlshap.datasets.part_file import PartLayout, part_path, part_totals, write_part
 from controlshap.datasets.sources import RowSource
@@ -160,7 +160,7 @@ def _explain_pieces(job: DatasetJob, task: PartTask) -> Iterator[tuple[int, Expl
             rows = job.source.read_part(task.part)
         for start in range(0, task.end - task.first, step):
             piece = rows.iloc[start : start + step] if hasattr(rows, "iloc") else rows[start : start + step]
-            kept = KeptColumns(layout.kept, layout.kept_kinds).read(piece) if layout.kept else None
+            kept = read_kept(piece, layout.kept, layout.kept_kinds) if layout.kept else None
             features = take_columns(piece, layout.columns) if layout.kept else piece
             explanation = explain_rows(job, features, task.first + start, lesson)
             yield task.first + start, replace(explanation, kept=kept)

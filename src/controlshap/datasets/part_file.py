@@ -21,7 +21,6 @@ from controlshap._types import FloatArray
 from controlshap.data.categories import Category
 from controlshap.data.table import is_missing
 from controlshap.datasets.files import import_pyarrow
-from controlshap.datasets.kept import KeptColumns
 from controlshap.problem import Assembly
 from controlshap.results.axes import field_names
 from controlshap.results.explanation import Explanation
@@ -73,7 +72,7 @@ class PartLayout:
     kept_kinds: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, assembly: Assembly, n_outputs: int, kept: KeptColumns) -> PartLayout:
+    def of(cls, assembly: Assembly, n_outputs: int, kept: tuple[str, ...], kept_kinds: tuple[str, ...]) -> PartLayout:
         """The layout of the results of an explainer."""
         outputs = None
         if n_outputs > 1:
@@ -84,7 +83,7 @@ class PartLayout:
             _level_kind(column.levels) if isinstance(column, Category) else "double"
             for column in assembly.encoding.columns
         )
-        return cls(assembly.players.names, outputs, assembly.column_names, kinds, kept.names, kept.kinds)
+        return cls(assembly.players.names, outputs, assembly.column_names, kinds, kept, kept_kinds)
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> PartLayout:

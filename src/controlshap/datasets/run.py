@@ -21,7 +21,7 @@ from controlshap._version import __version__
 from controlshap.data.categories import Category
 from controlshap.datasets import manifest as manifests
 from controlshap.datasets.files import import_pyarrow
-from controlshap.datasets.kept import KeptColumns, check_keep
+from controlshap.datasets.kept import check_keep, kept_kinds
 from controlshap.datasets.lessons import learn_from_parts, remove_lessons
 from controlshap.datasets.loop import RunTotals, add_way_out, describe_way_out, run_parts
 from controlshap.datasets.part import DatasetJob, PartTask, explain_rows
@@ -158,8 +158,8 @@ def _prepare_job(
         manifests.refuse_other_model(folder, before, predictions)
         assembly.set_background_predictions(before)
     settings = _describe_run(assembly, limits, stopping, model_hash)
-    kept = KeptColumns.of(source.read_part(0), source.kept) if source.kept else KeptColumns()
-    layout = PartLayout.of(assembly, assembly.problem().base.n_outputs, kept)
+    kinds = kept_kinds(source.read_part(0), source.kept) if source.kept else ()
+    layout = PartLayout.of(assembly, assembly.problem().base.n_outputs, source.kept, kinds)
     run = "" if earlier is None else earlier["hash"]
     job = DatasetJob(run, assembly, None if source.travels else source, stopping, entropy, settings, layout, folder)
     return job, identity, predictions
@@ -328,13 +328,10 @@ def _record_failed(folder: Path, failed: list[FailedPart]) -> None:
         path.unlink(missing_ok=True)
 
 
-def describe_failed(failed: Sequence[FailedPart], n_parts: int, n_done: int) -> str:
-    """How many parts failed, why the first did, and what became of the others."""
-    first = failed[0]
-    others = "The others are done." if n_done else "No row is explained."
-    reason = first.reason.rstrip(".")
-    where = f"rows {first.rows[0]} to {first.rows[1] - 1}"
-    return f"{len(failed)} of {n_parts} parts failed; the first, {where}: {reason}. {others}"
+def describe_failed(failed: Sequence[FailedPart], n_parts: int) -> str:
+    """How many parts failed, and why the first did, without a full stop."""
+    first, reason = failed[0], " ".join(failed[0].reason.split()).rstrip(".")
+    return f"{len(failed)} of {n_parts} parts failed; the first, rows {first.rows[0]} to {first.rows[1] - 1}: {reason}"
 
 
 def _finish(source: RowSource, folder: Path, totals: RunTotals) -> None:
@@ -354,9 +351,10 @@ def _finish(source: RowSource, folder: Path, totals: RunTotals) -> None:
     for kind, (n, message) in totals.warned.items():
         warnings.warn(message if n == 1 else f"{n} warnings, the first: {message}", kind, stacklevel=4)
     if totals.failed:
+        others = "The others are done." if totals.n_done else "No row is explained."
         warnings.warn(
-            f"{describe_failed(totals.failed, source.n_parts, totals.n_done)} failed.json has them all, and the same "
-            "call tries them again.",
+            f"{describe_failed(totals.failed, source.n_parts)}. {others} failed.json has them all, and the same call "
+            "tries them again.",
             ControlShapWarning,
             stacklevel=4,
         )

@@ -25,12 +25,14 @@ from controlshap.datasets.files import (
     FileColumn,
     ParquetFile,
     TableFile,
+    find_files,
     import_pyarrow,
+    kind_of,
+    stamp_file,
     to_pandas,
     unify_columns,
 )
 from controlshap.datasets.kept import take_columns
-from controlshap.datasets.paths import find_files, kind_of, stamp_file
 
 #: Rows of a part, unless `part_rows` is given.
 DEFAULT_ROWS = 50

@@ -11,9 +11,9 @@ import numpy as np
 from controlshap._errors import InvalidArgumentError
 from controlshap.engine.rows import collect_rows, continue_rows, ready_problem, warn_unfinished
 from controlshap.problem import Assembly, Problem
+from controlshap.results.axes import label_rows
 from controlshap.results.collect import merge
 from controlshap.results.explanation import Explanation
-from controlshap.results.row_names import label_rows
 from controlshap.sampling.kept import Recording
 from controlshap.statistics.stopping import Stopping, parse_rules
 

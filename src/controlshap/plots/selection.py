@@ -11,9 +11,8 @@ from controlshap._checks import check_level, check_whole, is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import BoolArray, FloatArray
 from controlshap.data.table import RowName
-from controlshap.results.axes import check_row
+from controlshap.results.axes import check_row, label_rows
 from controlshap.results.explanation import check_output
-from controlshap.results.row_names import label_rows
 from controlshap.results.summary import importance_interval
 from controlshap.results.wording import (
     SENTENCE_WIDTH,

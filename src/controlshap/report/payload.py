@@ -15,8 +15,8 @@ import numpy as np
 
 from controlshap._types import FloatArray, IntArray
 from controlshap.data.table import is_missing, is_number
+from controlshap.results.axes import label_rows
 from controlshap.results.ranking import Ranking
-from controlshap.results.row_names import label_rows
 from controlshap.results.wording import round_by_errors, round_digits, without_rounding
 from controlshap.statistics.certainty import quantile
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray
+from controlshap.results.axes import label_rows
 from controlshap.results.ranking import Ranking, is_exact
-from controlshap.results.row_names import label_rows
 from controlshap.results.summary import Summary, importance_interval
 from controlshap.results.wording import (
     count_noun,

@@ -1,5 +1,7 @@
 """Records whose fields declare their axes, and what follows from that: rows or an output taken, rows joined.
 
+Rows are found by their numbers, or by their names: the index of the frame that they came in.
+
 A record is a dataclass; the metadata of a field name the axes of its value. "rows" is the first axis of whatever has
 it: an array, or a tuple with one item for each row. "outputs" is left out when the model has one output.
 """
@@ -7,17 +9,19 @@ it: an array, or a tuple with one item for each row. "outputs" is left out when 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from controlshap._checks import is_whole
+from controlshap._checks import is_whole, show
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import AnyArray, IntArray
-from controlshap.data.table import RowName
-from controlshap.results.row_names import find_row
+from controlshap.data.table import RowName, as_row_name
+
+if TYPE_CHECKING:
+    from controlshap.results.explanation import Explanation
 
 
 def axes(*names: str) -> dict[str, tuple[str, ...]]:
@@ -141,3 +145,49 @@ def check_row(row: Any, n: int, names: Sequence[RowName] | None = None) -> int:
         way_out = "" if place is None else f" The row of that name is number {place}."
         raise InvalidArgumentError(f"`row` must be a row number, 0 to {n - 1}; got {row!r}.{way_out}")
     return int(row)
+
+
+def label_rows(explanation: Explanation) -> Sequence[RowName]:
+    """A label for each row: its name, else its number in the run, else (rows of several runs) its place."""
+    if explanation.row_names is not None:
+        return explanation.row_names
+    numbers = explanation.row_numbers
+    labels: list[int] = (numbers if len(np.unique(numbers)) == len(numbers) else np.arange(len(numbers))).tolist()
+    return labels
+
+
+def join_row_names(parts: Sequence[Explanation]) -> tuple[RowName, ...] | None:
+    """Names of the rows of several explanations, one after the other; numbers stand in where some have none."""
+    if all(part.row_names is None for part in parts):
+        return None
+    return tuple(name for part in parts for name in label_rows(part))
+
+
+def find_row(name: RowName, names: Sequence[RowName] | None) -> int:
+    """The place of the row with a name."""
+    places = [] if names is None else [place for place, known in enumerate(names) if known == name]
+    if len(places) == 1:
+        return places[0]
+    if places:
+        raise InvalidArgumentError(
+            f"`row`: {len(places)} rows have the name {show(name)}, at {places[:5]}. Use one of these numbers."
+        )
+    known = "have no names but their numbers" if names is None else f"are {show(list(names[:5]))[1:-1]}"
+    more = ", ..." if names is not None and len(names) > 5 else ""
+    number = isinstance(name, str) and name in {str(other) for other in names or ()}
+    way_out = f" Names that are numbers are found by explanation.loc[{name}]." if number else ""
+    raise InvalidArgumentError(f"`row`: no row has the name {show(name)}; the rows {known}{more}.{way_out}")
+
+
+@dataclass(frozen=True, eq=False)
+class RowsByName:
+    """`explanation.loc[name]` and `explanation.loc[[name, name]]`."""
+
+    explanation: Explanation
+
+    def __getitem__(self, names: Any) -> Explanation:
+        """The explanation of the rows with these names, in this order."""
+        labels = label_rows(self.explanation)
+        wanted = names if isinstance(names, (list, tuple, np.ndarray)) else [names]
+        plain = (name.item() if isinstance(name, np.generic) else name for name in wanted)
+        return self.explanation[[find_row(as_row_name(name), labels) for name in plain]]

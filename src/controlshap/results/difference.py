@@ -15,8 +15,8 @@ import numpy as np
 
 from controlshap._checks import check_level
 from controlshap._errors import InvalidArgumentError
-from controlshap._imports import require
 from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.results.summary import by_player, pooled_dof
 from controlshap.results.wording import count_noun, format_level, format_with_error
 from controlshap.statistics.certainty import MOST_DOF, quantile
 
@@ -73,18 +73,12 @@ class Difference:
 
     def to_frame(self) -> Any:
         """A pandas frame: one line for each player and output."""
-        pandas = require("pandas", extra="frames", feature="`to_frame()`")
         low, high = self.confidence_interval(self.level)
-        p = len(self.feature_names)
-        n_outputs = self.values.size // p
-        frame: dict[str, Any] = {"feature": np.repeat(np.array(self.feature_names, dtype=object), n_outputs)}
-        if self.values.ndim == 2:
-            frame["output"] = np.tile(np.arange(n_outputs), p)
         arrays = {
             "difference": self.values, "standard_error": self.standard_errors, "low": low, "high": high,
             "sign_certified": self.certified,
         }  # fmt: skip
-        return pandas.DataFrame(frame | {name: array.reshape(-1) for name, array in arrays.items()})
+        return by_player(self.feature_names, arrays)
 
 
 def difference(a: Explanation, b: Explanation, *, level: float = 0.95, sampled_rows: bool = False) -> Difference:
@@ -132,10 +126,7 @@ def _variance(explanation: Explanation, *, sampled_rows: bool) -> tuple[FloatArr
         of_rows = explanation.values.var(axis=0, ddof=1) / n
         return of_rows, np.full(of_rows.shape, n - 1.0)
     own = explanation.standard_errors**2
-    total = own.sum(axis=0)
-    shares = own / np.where(total > 0, total, 1.0)
-    spread = (shares**2 / np.minimum(explanation.degrees_of_freedom, MOST_DOF)).sum(axis=0)
-    return total / n**2, np.where(spread > 0, 1.0 / np.where(spread > 0, spread, 1.0), MOST_DOF)
+    return own.sum(axis=0) / n**2, pooled_dof(own, explanation.degrees_of_freedom)
 
 
 def _reach(errors: FloatArray, dof: FloatArray, alpha: float) -> FloatArray:

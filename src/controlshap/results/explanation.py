@@ -15,8 +15,7 @@ from controlshap._imports import require
 from controlshap._other_names import RESULT_ATTRIBUTES, refuse_attribute
 from controlshap._types import AnyArray, BoolArray, FloatArray, IntArray
 from controlshap.data.table import RowName
-from controlshap.results.axes import axes, output_number, row_index, select_rows, take_output
-from controlshap.results.row_names import RowsByName
+from controlshap.results.axes import RowsByName, axes, output_number, row_index, select_rows, take_output
 from controlshap.statistics.one_more_jump import FEWEST_DOF
 
 if TYPE_CHECKING:
@@ -204,7 +203,7 @@ class Explanation:
         ----------
         parts : iterable of Explanation
         """
-        from controlshap.results.concat import join_explanations
+        from controlshap.results.collect import join_explanations
 
         return join_explanations(list(parts))
 

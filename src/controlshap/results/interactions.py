@@ -11,8 +11,7 @@ from controlshap._checks import check_level, is_whole
 from controlshap._errors import InvalidArgumentError
 from controlshap._imports import require
 from controlshap._types import BoolArray, FloatArray, IntArray
-from controlshap.results.axes import check_row, take_one
-from controlshap.results.row_names import label_rows
+from controlshap.results.axes import check_row, label_rows, take_one
 from controlshap.results.show import show_interactions
 from controlshap.statistics.certainty import quantile, rounding_floor, sidak_half_widths
 
@@ -40,7 +39,7 @@ class Interactions:
     @property
     def index(self) -> FloatArray:
         """`I_ij`, symmetric, 0 on the diagonal."""
-        return self._matrix(self._pair_indices)
+        return self._matrix(self._pairs("indices"))
 
     @property
     def values(self) -> FloatArray:
@@ -57,12 +56,12 @@ class Interactions:
     @property
     def standard_errors(self) -> FloatArray:
         """Errors of `index` due to sampling, 0 where exact and on the diagonal."""
-        return self._matrix(self._pair_errors)
+        return self._matrix(self._pairs("standard_errors"))
 
     @property
     def degrees_of_freedom(self) -> FloatArray:
         """Degrees of freedom of the standard errors; infinite where exact and on the diagonal."""
-        return self._matrix(self._pair_dof, np.inf)
+        return self._matrix(self._pairs("degrees_of_freedom"), np.inf)
 
     def confidence_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[FloatArray, FloatArray]:
         """Bounds that hold each `I_ij` with probability `level`.
@@ -84,7 +83,7 @@ class Interactions:
     def ranking(self, level: float = 0.95) -> PairRanking:
         """Pairs by magnitude, and which of them are certain to be the largest, and of which sign."""
         level = check_level(level)
-        indices, reach = self._pair_indices, self._half_widths(level, simultaneous=True)
+        indices, reach = self._pairs("indices"), self._half_widths(level, simultaneous=True)
         several = indices.ndim == 3
         size, reach = (array if several else array[..., None] for array in (np.abs(indices), reach))
         # an error of 0 is knowledge only where every background row had a part
@@ -107,7 +106,7 @@ class Interactions:
         The column `certain_top` says whether the pairs down to this one are certain to be the largest, and
         `certain_sign` whether its sign is; all of it together holds with probability `level`.
         """
-        n_pairs = self._pair_indices.shape[1]
+        n_pairs = self._pairs("indices").shape[1]
         if not is_whole(k) or k < 1:
             raise InvalidArgumentError(f"`k` must be a number of pairs, at least 1; got {k!r}.")
         one = self.explanation[check_row(row, len(self), self.explanation.row_names)].output(output).interactions
@@ -123,8 +122,9 @@ class Interactions:
 
     def tidy_columns(self) -> dict[str, Any]:
         """Columns of the tidy table."""
-        several = self._pair_indices.ndim == 3
-        shape = self._pair_indices.shape if several else (*self._pair_indices.shape, 1)
+        indices = self._pairs("indices")
+        several = indices.ndim == 3
+        shape = indices.shape if several else (*indices.shape, 1)
         index = np.indices(shape).reshape(3, -1)
         names = np.array(self._names, dtype=object)
         rows = np.array(label_rows(self.explanation), dtype=object)[index[0]]
@@ -133,8 +133,7 @@ class Interactions:
             outputs = self.explanation.output_names or tuple(str(i) for i in range(shape[2]))
             columns["output"] = np.array(outputs, dtype=object)[index[2]]
         reach = self._half_widths(0.95, simultaneous=False)
-        indices = self._pair_indices
-        columns |= {"interaction": indices.reshape(-1), "standard_error": self._pair_errors.reshape(-1)}
+        columns |= {"interaction": indices.reshape(-1), "standard_error": self._pairs("standard_errors").reshape(-1)}
         return columns | {"low": (indices - reach).reshape(-1), "high": (indices + reach).reshape(-1)}
 
     def to_shap(self) -> Any:
@@ -165,20 +164,10 @@ class Interactions:
         first, second = np.triu_indices(len(self.explanation.feature_names), 1)
         return first, second
 
-    @property
-    def _pair_indices(self) -> FloatArray:
-        assert self.explanation.interaction_indices is not None
-        return self.explanation.interaction_indices
-
-    @property
-    def _pair_errors(self) -> FloatArray:
-        assert self.explanation.interaction_standard_errors is not None
-        return self.explanation.interaction_standard_errors
-
-    @property
-    def _pair_dof(self) -> FloatArray:
-        assert self.explanation.interaction_degrees_of_freedom is not None
-        return self.explanation.interaction_degrees_of_freedom
+    def _pairs(self, name: str) -> FloatArray:
+        """An array over pairs, `(rows, pairs, ...)`."""
+        array: FloatArray = getattr(self.explanation, f"interaction_{name}")
+        return array
 
     def _matrix(self, pairs: FloatArray, diagonal: float = 0.0) -> FloatArray:
         """Symmetric matrices from the values of pairs `(rows, pairs, ...)`."""
@@ -191,7 +180,7 @@ class Interactions:
 
     def _half_widths(self, level: float, *, simultaneous: bool) -> FloatArray:
         """Half the width of each interval, of the shape of the pairs; 0 where there is no error."""
-        errors, dof = self._pair_errors, self._pair_dof
+        errors, dof = self._pairs("standard_errors"), self._pairs("degrees_of_freedom")
         if not simultaneous:
             return np.where(errors > 0, quantile(dof, (1.0 - level) / 2.0) * errors, 0.0)
         shares = self.explanation.look_shares.reshape(-1, *[1] * (errors.ndim - 1))

@@ -13,9 +13,8 @@ from controlshap._errors import InvalidArgumentError
 from controlshap._imports import require
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.data.table import RowName
-from controlshap.results.axes import take_one
+from controlshap.results.axes import label_rows, take_one
 from controlshap.results.intervals import covariance_with_background
-from controlshap.results.row_names import label_rows
 from controlshap.statistics.certainty import (
     magnitude_order,
     mark_separated,

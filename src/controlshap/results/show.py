@@ -15,7 +15,7 @@ import numpy as np
 from controlshap._errors import MissingExtraError
 from controlshap._types import FloatArray
 from controlshap.data.table import RowName
-from controlshap.results.row_names import label_rows
+from controlshap.results.axes import label_rows
 from controlshap.results.wording import (
     ROUNDED,
     SENTENCE_WIDTH,

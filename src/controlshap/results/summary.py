@@ -20,7 +20,7 @@ from scipy.special import ndtr
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._imports import require
-from controlshap._types import FloatArray, IntArray
+from controlshap._types import AnyArray, FloatArray, IntArray
 from controlshap.results.intervals import background_errors
 from controlshap.statistics.certainty import MOST_DOF, quantile
 
@@ -88,17 +88,27 @@ class Summary:
 
     def to_frame(self) -> Any:
         """A pandas frame: one line for each player and output."""
-        pandas = require("pandas", extra="frames", feature="`to_frame()`")
-        p = len(self.feature_names)
-        arrays = {
-            name: getattr(self, name).reshape(-1)
-            for name in ("mean_absolute", "standard_errors", "bias_bound", "uncorrected", "mean_square")
-        }
-        n_outputs = self.mean_absolute.size // p
-        frame: dict[str, Any] = {"feature": np.repeat(np.array(self.feature_names, dtype=object), n_outputs)}
-        if self.mean_absolute.ndim == 2:
-            frame["output"] = np.tile(np.arange(n_outputs), p)
-        return pandas.DataFrame(frame | arrays)
+        names = ("mean_absolute", "standard_errors", "bias_bound", "uncorrected", "mean_square")
+        return by_player(self.feature_names, {name: getattr(self, name) for name in names})
+
+
+def pooled_dof(variances: FloatArray, dof: FloatArray) -> FloatArray:
+    """Degrees of freedom of a sum over rows, the first axis, by Satterthwaite's formula; infinite without error."""
+    total = variances.sum(axis=0)
+    shares = variances / np.where(total > 0, total, 1.0)  # squares of variances overflow early
+    spread = (shares**2 / np.minimum(dof, MOST_DOF)).sum(axis=0)
+    return np.where(spread > 0, 1.0 / np.where(spread > 0, spread, 1.0), np.inf)
+
+
+def by_player(feature_names: tuple[str, ...], arrays: dict[str, AnyArray]) -> Any:
+    """A pandas frame with one line for each player and output, of arrays `(players,)` or `(players, outputs)`."""
+    pandas = require("pandas", extra="frames", feature="`to_frame()`")
+    first = next(iter(arrays.values()))
+    n_outputs = first.size // len(feature_names)
+    frame: dict[str, Any] = {"feature": np.repeat(np.array(feature_names, dtype=object), n_outputs)}
+    if first.ndim == 2:
+        frame["output"] = np.tile(np.arange(n_outputs), len(feature_names))
+    return pandas.DataFrame(frame | {name: array.reshape(-1) for name, array in arrays.items()})
 
 
 def summarise(explanation: Explanation, *, sampled_rows: bool, background: bool = False) -> Summary:
@@ -133,12 +143,7 @@ def importance_interval(explanation: Explanation, summary: Summary, level: float
     The lower one allows for the bias that noise may still add; none is below 0, since absolute values are not.
     """
     variances = explanation.standard_errors**2
-    total = variances.sum(axis=0)
-    # Satterthwaite: the mean over rows has about the degrees of freedom of all of them together; from shares, since
-    # squares of variances overflow early
-    shares = variances / np.where(total > 0, total, 1.0)
-    spread = (shares**2 / np.minimum(explanation.degrees_of_freedom, MOST_DOF)).sum(axis=0)
-    dof = np.where(spread > 0, 1.0 / np.where(spread > 0, spread, 1.0), np.inf)
-    reach = np.where(total > 0, quantile(dof, (1.0 - level) / 2.0) * summary.standard_errors, 0.0)
+    dof = pooled_dof(variances, explanation.degrees_of_freedom)
+    reach = np.where(variances.any(axis=0), quantile(dof, (1.0 - level) / 2.0) * summary.standard_errors, 0.0)
     low, high = summary.mean_absolute - summary.bias_bound - reach, summary.mean_absolute + reach
     return np.maximum(low, 0.0), np.maximum(high, 0.0)

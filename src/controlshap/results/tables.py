@@ -13,7 +13,7 @@ from controlshap._errors import InvalidArgumentError, MissingExtraError
 from controlshap._files import replacing, write_json
 from controlshap._imports import require
 from controlshap.data.table import is_missing, is_number
-from controlshap.results.row_names import label_rows
+from controlshap.results.axes import label_rows
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
