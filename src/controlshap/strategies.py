@@ -52,40 +52,31 @@ def resolve_value_function(features: Any) -> ValueFunction:
 
 def resolve_estimator(estimator: Any) -> Estimator | None:
     """`estimator=`; None for "auto"."""
-    return (
-        None
-        if isinstance(estimator, str) and estimator == "auto"
-        else _resolve("estimator", estimator, ESTIMATORS, Estimator, "auto")
-    )
+    found: Estimator | None = _resolve("estimator", estimator, ESTIMATORS, Estimator, "auto")
+    return found
 
 
 def resolve_controls(control: Any) -> tuple[Control, ...] | None:
     """`control=`; None for "auto" and "thorough", empty for "none"."""
-    if isinstance(control, str) and control in ("auto", "thorough"):
-        return None
-    if isinstance(control, str) and control == "none":
-        return ()
     if isinstance(control, (list, tuple)):
         if not control:
             raise InvalidArgumentError("`control` is an empty list; use control='none'.")
-        return tuple(_resolve("control", one, CONTROLS, Control, "auto", "thorough", "none") for one in control)
-    return (_resolve("control", control, CONTROLS, Control, "auto", "thorough", "none"),)
+        return tuple(_resolve("control", one, CONTROLS, Control) for one in control)
+    found = _resolve("control", control, CONTROLS, Control, "auto", "thorough", "none")
+    return (found,) if found is not None else () if control == "none" else None
 
 
 def resolve_variance(variance: Any) -> Variance | None:
     """`variance=`; None for "auto"."""
-    return (
-        None
-        if isinstance(variance, str) and variance == "auto"
-        else _resolve("variance", variance, VARIANCES, Variance, "auto")
-    )
+    found: Variance | None = _resolve("variance", variance, VARIANCES, Variance, "auto")
+    return found
 
 
 def _resolve(argument: str, value: Any, names: Mapping[str, Callable[[], object]], base: type, *others: str) -> Any:
-    """The strategy of a name, or the object itself where it is one."""
+    """The strategy of a name, the object itself where it is one, or None for one of `others`."""
     if isinstance(value, str):
-        if value in names:
-            return names[value]()
+        if value in names or value in others:
+            return names[value]() if value in names else None
         known = ", ".join(repr(name) for name in (*others, *names))
         raise InvalidArgumentError(f"`{argument}` must be one of {known}, or an object; got {value!r}.")
     if not isinstance(value, base):

@@ -17,8 +17,7 @@ from controlshap._types import FloatArray
 from controlshap.controls.base import Context, Control, PreparedControl
 from controlshap.controls.d_matrices import DMatrices, d_matrices
 from controlshap.data.players import Players
-from controlshap.models.derivatives.autograd import Autograd
-from controlshap.models.derivatives.base import Derivatives, DerivativeSource, Point, UserDerivatives
+from controlshap.models.derivatives.base import Autograd, Derivatives, DerivativeSource, Point, UserDerivatives
 from controlshap.models.derivatives.closed_form import closed_form
 from controlshap.models.derivatives.finite_differences import FiniteDifferences
 from controlshap.models.model import is_torch_module

@@ -13,6 +13,7 @@ import numpy as np
 
 from controlshap._errors import InvalidArgumentError
 from controlshap._imports import require
+from controlshap.data.table import Table
 
 
 @dataclass(frozen=True)
@@ -154,15 +155,6 @@ def _polars_column(values: Any, kind: Kind) -> Any:
     return series.cast(getattr(polars, kind.dtype)) if fits else series
 
 
-@dataclass(frozen=True)
-class FrameColumns:
-    """Names of the columns of a frame, one array for each, and a maker of frames of the same types."""
-
-    names: tuple[str, ...]
-    arrays: tuple[Any, ...]
-    maker: FrameMaker
-
-
 def native_frame(frame: Any, argument: str) -> Any:
     """A frame of pandas or polars as it is, others as pandas; names of columns must be unique."""
     feature = f"`{argument}` is a frame, which"
@@ -170,7 +162,7 @@ def native_frame(frame: Any, argument: str) -> Any:
     return _wrap_frame(frame, argument, nw).to_native()
 
 
-def read_frame(frame: Any, argument: str) -> FrameColumns:
+def read_frame(frame: Any, argument: str) -> Table:
     """Read a frame column by column."""
     feature = f"`{argument}` is a frame, which"
     nw = require("narwhals", extra="frames", feature=feature, otherwise="or pass an array")
@@ -196,7 +188,7 @@ def read_frame(frame: Any, argument: str) -> FrameColumns:
             "since a date, floats for decimals) or categories before the model, or leave them out."
         )
     maker = FrameMaker(wrapped.implementation.name.lower(), tuple(wrapped.columns), tuple(kinds))
-    return FrameColumns(tuple(str(name) for name in wrapped.columns), tuple(arrays), maker)
+    return Table(tuple(str(name) for name in wrapped.columns), None, tuple(arrays), maker)
 
 
 def _wrap_frame(frame: Any, argument: str, nw: Any) -> Any:

@@ -83,14 +83,14 @@ def read_table(data: Any, argument: str, *, one_row: bool = False) -> Table:
     if is_frame(data):
         from controlshap.data.frames import read_frame
 
-        frame = read_frame(data, argument)
-        if not frame.names:
+        table = read_frame(data, argument)
+        if not table.names:
             raise InvalidArgumentError(f"`{argument}` has no columns.")
-        _check_size(len(frame.arrays[0]), len(frame.names), argument)
-        for name, array in zip(frame.names, frame.arrays, strict=True):
+        _check_size(table.n_rows, table.n_columns, argument)
+        for name, array in zip(table.names, table.columns, strict=True):
             if array.dtype.kind == "f":
                 _refuse_infinite(array[:, None], argument, name)
-        return Table(frame.names, None, frame.arrays, frame.maker)
+        return table
     if not hasattr(data, "__array__") and hasattr(data, "weights") and hasattr(data, "data"):
         raise InvalidArgumentError(
             f"`{argument}` is a summary with weights (shap.kmeans); Explainer takes rows: pass a sample of them, or "

@@ -25,7 +25,7 @@ import numpy as np
 
 from controlshap._errors import ControlShapWarning, InvalidArgumentError, ModelOutputError
 from controlshap._types import FloatArray
-from controlshap.models.predictions import LightgbmBooster, MarginOf, SecondColumn, XgboostBooster
+from controlshap.models.predictions import MarginOf, SecondColumn, XgboostBooster
 
 #: Part of a range by which an output may leave it: rounding of single precision.
 RANGE_ROUNDING = 1e-6
@@ -245,7 +245,7 @@ def is_torch_module(model: Any) -> bool:
 def as_model(model: Any, output: str = "auto", of_class: Any = None) -> Model:
     """Wrap the prediction function of a model: that of `output`, if it has several, and for the class `of_class`.
 
-    Torch modules and native boosters are looked for first, because some of them are callable themselves; then come
+    Torch modules and boosters of xgboost are looked for first, because their `predict` takes no rows; then come
     objects with `predict_proba`, `predict` or, for classifiers without probabilities, `decision_function`; then any
     callable.
     """
@@ -317,9 +317,9 @@ def _adapt(model: Any) -> Model:
         from controlshap.models.torch_module import TorchPredict
 
         return Model(TorchPredict(model), model)
-    booster = _wrap_booster(model)
-    if booster is not None:
-        return Model(booster, model, quantity="prediction")
+    xgboost = sys.modules.get("xgboost")
+    if xgboost is not None and isinstance(model, xgboost.Booster):
+        return Model(XgboostBooster(model), model, quantity="prediction")
     if hasattr(model, "predict_proba") or hasattr(model, "predict"):
         return _wrap_estimator(model)
     if callable(model):
@@ -378,12 +378,3 @@ def _wrap_estimator(model: Any) -> Model:
         f"`model` ({type(model).__name__}) is a classifier without `predict_proba` or `decision_function`; "
         "class labels have no Shapley values. Calibrate it (CalibratedClassifierCV), or pass a function."
     )
-
-
-def _wrap_booster(model: Any) -> Callable[[Any], Any] | None:
-    """Return the prediction function of a native booster, or None for any other model."""
-    for package, adapter in (("xgboost", XgboostBooster), ("lightgbm", LightgbmBooster)):
-        module = sys.modules.get(package)
-        if module is not None and isinstance(model, module.Booster):
-            return adapter(model)
-    return None

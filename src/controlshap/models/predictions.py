@@ -54,9 +54,14 @@ def _as_input(model: Any, rows: Any, package: str) -> Any:
     """Rows as the model takes them: a booster of xgboost wants a matrix of its own."""
     if package != "xgboost" or hasattr(model, "get_booster") or hasattr(model, "steps"):
         return rows
+    return _as_matrix(model, rows)
+
+
+def _as_matrix(booster: Any, rows: Any) -> Any:
+    """Rows as `xgboost.Booster` takes them, with its own feature names."""
     import xgboost
 
-    return xgboost.DMatrix(rows, feature_names=model.feature_names, enable_categorical=True)
+    return xgboost.DMatrix(rows, feature_names=booster.feature_names, enable_categorical=True)
 
 
 class SecondColumn:
@@ -77,19 +82,5 @@ class XgboostBooster:
         self.booster = booster
 
     def __call__(self, rows: Any) -> Any:
-        """Predict through a DMatrix with the booster's own feature names."""
-        import xgboost
-
-        matrix = xgboost.DMatrix(rows, feature_names=self.booster.feature_names, enable_categorical=True)
-        return self.booster.predict(matrix)
-
-
-class LightgbmBooster:
-    """Predictions of a `lightgbm.Booster`: probabilities or values, depending on its objective."""
-
-    def __init__(self, booster: Any) -> None:
-        self.booster = booster
-
-    def __call__(self, rows: Any) -> Any:
-        """Predictions of the wrapped model."""
-        return self.booster.predict(rows)
+        """Predictions of the booster."""
+        return self.booster.predict(_as_matrix(self.booster, rows))

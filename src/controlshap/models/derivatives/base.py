@@ -1,4 +1,4 @@
-"""Derivatives, the protocol of their sources, and derivatives that the user supplies."""
+"""Derivatives and the protocol of their sources; those that the user supplies, and those of torch."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
 from controlshap.data.players import Players
+from controlshap.models.torch_module import as_tensor, evaluation_mode
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,9 @@ class Point:
 class DerivativeSource(Protocol):
     """Computes derivatives of a model."""
 
-    def cost(self, background: FloatArray, players: Players, budget: int, *, second: bool) -> int:
-        """Return the largest number of model evaluations that one row can take."""
+    def cost(self, background: FloatArray, players: Players, budget: int, *, second: bool) -> int:  # noqa: ARG002
+        """Return the largest number of model evaluations that one row can take: none, unless it says otherwise."""
+        return 0
 
     def at(self, point: Point, *, second: bool) -> Derivatives:
         """Return the gradient at a point and, if `second`, the Hessian."""
@@ -52,7 +54,7 @@ class DerivativeSource(Protocol):
 
 @final
 @dataclass(frozen=True)
-class UserDerivatives:
+class UserDerivatives(DerivativeSource):
     """Derivatives by functions of one row that the user supplies; they cost no model evaluations.
 
     Attributes
@@ -65,10 +67,6 @@ class UserDerivatives:
 
     gradient: Callable[[FloatArray], Any]
     hessian: Callable[[FloatArray], Any] | None = None
-
-    def cost(self, background: FloatArray, players: Players, budget: int, *, second: bool) -> int:  # noqa: ARG002
-        """Return 0: no evaluations are taken."""
-        return 0
 
     def at(self, point: Point, *, second: bool) -> Derivatives:
         """Call the functions and check the shapes."""
@@ -84,6 +82,41 @@ class UserDerivatives:
         hessian = check_shape("hessian", self.hessian(point.x), o, (c, c))
         # Only the symmetric part enters the quadratic form, and Theorem 1 assumes a symmetric Hessian.
         return Derivatives(gradient, 0.5 * (hessian + hessian.transpose(0, 2, 1)))
+
+
+@final
+@dataclass(frozen=True)
+class Autograd(DerivativeSource):
+    """Gradient and Hessian of a torch module at one row, through `torch.func`.
+
+    They count as no model evaluations, because a backward pass evaluates no rows; docs/design.md states what they cost.
+    """
+
+    module: Any
+
+    def at(self, point: Point, *, second: bool) -> Derivatives:
+        """Differentiate the module's outputs for a single row."""
+        import torch
+        from torch.func import functional_call, hessian, jacrev
+
+        state = {name: tensor.detach() for name, tensor in self.module.named_parameters()}
+        state |= dict(self.module.named_buffers())
+
+        def outputs(row: Any) -> Any:
+            return functional_call(self.module, state, (row[None],)).reshape(-1)
+
+        with evaluation_mode(self.module):
+            row = as_tensor(self.module, point.x[None])[0]
+            o, c = len(point.at_x), len(point.x)
+
+            def to_array(tensor: Any) -> Any:
+                return np.asarray(tensor.detach().to("cpu", torch.float64).numpy())
+
+            gradient = check_shape("the module's gradient", to_array(jacrev(outputs)(row)), o, (c,))
+            if not second:
+                return Derivatives(gradient, None)
+            second_order = check_shape("the module's Hessian", to_array(hessian(outputs)(row)), o, (c, c))
+            return Derivatives(gradient, second_order)
 
 
 def check_shape(name: str, value: Any, n_outputs: int, shape: tuple[int, ...]) -> FloatArray:

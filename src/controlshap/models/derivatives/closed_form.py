@@ -11,8 +11,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from controlshap._types import FloatArray
-from controlshap.data.players import Players
-from controlshap.models.derivatives.base import Derivatives, Point
+from controlshap.models.derivatives.base import Derivatives, DerivativeSource, Point
 
 #: Models whose value, or whose decision function where they give no probabilities, is linear.
 _LINEAR = {
@@ -35,7 +34,7 @@ _EXPONENTIAL = {"sklearn.linear_model": ("GammaRegressor", "PoissonRegressor", "
 
 @final
 @dataclass(frozen=True)
-class ClosedForm:
+class ClosedForm(DerivativeSource):
     """Derivatives of `link(intercept + coef . x)`.
 
     Attributes
@@ -49,10 +48,6 @@ class ClosedForm:
     coef: FloatArray
     intercept: FloatArray
     link: str
-
-    def cost(self, background: FloatArray, players: Players, budget: int, *, second: bool) -> int:  # noqa: ARG002
-        """Return 0: no evaluations are taken."""
-        return 0
 
     def at(self, point: Point, *, second: bool) -> Derivatives:
         """Differentiate the link by the chain rule."""
