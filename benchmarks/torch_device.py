@@ -143,19 +143,22 @@ def bare_seconds(module: Any, n_rows: int, size: Size, device: str) -> tuple[flo
 def overheads(size: Size, device: str) -> list[dict[str, Any]]:
     """Explanation over bare forward passes, for types and value functions."""
     found, wide, narrow = [], size.hidden, size.hidden // 8
-    cases: list[tuple[str, int, int, Any, str, str, dict[str, Any]]] = [
-        ("float32, independent", wide, COLUMNS, torch.float32, "independent", "auto", {}),
-        ("bfloat16, independent", wide, COLUMNS, torch.bfloat16, "independent", "auto", {}),
-        ("float32, correlated, no control", wide, COLUMNS, torch.float32, "correlated", "none", {}),
-        ("float32, correlated, Taylor", wide, COLUMNS, torch.float32, "correlated", "auto", {}),
-        ("float32, independent, three largest", wide, COLUMNS, torch.float32, "independent", "auto", {"stop": "top 3"}),
-        (f"2 x {narrow}, independent", narrow, COLUMNS, torch.float32, "independent", "auto", {}),
-        (f"2 x {narrow}, correlated, no control", narrow, COLUMNS, torch.float32, "correlated", "none", {}),
-        ("200 columns, independent", wide, 200, torch.float32, "independent", "auto", {}),
+    correlated, ridge = {"features": "correlated"}, {"control": "ridge"}
+    cases: list[tuple[str, int, int, Any, dict[str, Any], dict[str, Any]]] = [
+        ("float32, independent", wide, COLUMNS, torch.float32, {}, {}),
+        ("bfloat16, independent", wide, COLUMNS, torch.bfloat16, {}, {}),
+        ("float32, correlated, no control", wide, COLUMNS, torch.float32, correlated | {"control": "none"}, {}),
+        ("float32, correlated, Taylor", wide, COLUMNS, torch.float32, correlated, {}),
+        ("float32, independent, a ridge for each row", wide, COLUMNS, torch.float32, ridge, {}),
+        ("float32, independent, KernelSHAP", wide, COLUMNS, torch.float32, ridge | {"estimator": "kernel"}, {}),
+        ("float32, independent, three largest", wide, COLUMNS, torch.float32, {}, {"stop": "top 3"}),
+        (f"2 x {narrow}, independent", narrow, COLUMNS, torch.float32, {}, {}),
+        (f"2 x {narrow}, correlated, no control", narrow, COLUMNS, torch.float32, correlated | {"control": "none"}, {}),
+        ("200 columns, independent", wide, 200, torch.float32, {}, {}),
     ]
-    for name, hidden, columns, dtype, features, control, goals in cases:
+    for name, hidden, columns, dtype, settings, goals in cases:
         module, rows = network(hidden, device, dtype, columns=columns), data(size.rows, 2, columns)
-        explainer = cs.Explainer(module, data(BACKGROUND, 1, columns), features, control=control)
+        explainer = cs.Explainer(module, data(BACKGROUND, 1, columns), **settings)
 
         def explain(explainer: Any = explainer, rows: Any = rows, goals: dict[str, Any] = goals) -> Any:
             with warnings.catch_warnings():

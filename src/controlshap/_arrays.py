@@ -66,6 +66,11 @@ def zeros(shape: tuple[int, ...], array: Array) -> Array:
     return array.new_zeros(shape) if is_tensor(array) else np.zeros(shape)
 
 
+def empty(shape: tuple[int, ...], array: Array) -> Array:
+    """Space of the kind, and on the device, of `array`, to be written to."""
+    return array.new_empty(shape) if is_tensor(array) else np.empty(shape)
+
+
 def concat(arrays: list[Array], axis: int) -> Array:
     """Arrays joined along an axis; not a copy where only one of them has anything along it."""
     filled = [array for array in arrays if array.shape[axis]] or arrays[:1]

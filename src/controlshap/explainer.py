@@ -295,9 +295,10 @@ class Explainer:
             error.
         device : str, optional
             For torch modules: where all rows are explained at once, built, evaluated and reduced there ("cuda", "cpu";
-            the module must be on it). By default where a module on a GPU and the settings allow it: a budget alone,
-            estimator "auto" or "permutation", control "auto", "none" or "taylor". Random numbers then come from a
-            counter and differ from those of the usual way for the same `rng`.
+            the module must be on it). By default where a module is on a GPU and the settings allow it: estimator
+            "auto", "permutation" or "kernel", control "auto", "none", "taylor" or "ridge" (`plan()` says whether they
+            do, and `settings["device_unused"]` of a result why not). Random numbers then come from a counter and differ
+            from those of the usual way for the same `rng`.
         progress : {None, True, False, "json"} or callable
             None shows a bar on a terminal and in notebooks after two seconds; "json" writes a line on stderr after
             every row; a function gets a `Progress`.

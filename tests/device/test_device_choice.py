@@ -49,10 +49,10 @@ def problem_of(model, budget=3000, **settings):
 @pytest.mark.parametrize(
     ("settings", "asked", "reason"),
     [
-        ({"estimator": "kernel"}, {}, "the estimator is Kernel"),
+        ({"estimator": cs.Kernel(n_draws=3)}, {}, "the estimator is Kernel"),
         ({"estimator": cs.Permutation(paired=False)}, {}, "the estimator is Permutation"),
         ({"estimator": "permutation", "variance": "bootstrap"}, {}, "the variance is Bootstrap"),
-        ({"estimator": "permutation", "control": "ridge"}, {}, "the control is"),
+        ({"estimator": "permutation", "control": cs.Trees()}, {}, "the control is"),
         ({"estimator": "permutation", "control": ["taylor", "taylor"]}, {}, "more than one control"),
         ({"estimator": "permutation", "control": "thorough"}, {}, "fits functions"),
         ({"features": GaussianConditional(draws="background")}, {}, "are enumerated"),
@@ -128,7 +128,8 @@ def test_the_benchmark_runs(monkeypatch, tmp_path):
     monkeypatch.setattr(learning, "N_STEPS", 20)
     found = torch_device.main(["--small"])
     methods = [one["method"] for one in found["overheads"]]
-    assert methods == [*["Permutation"] * 3, "Permutation + Taylor", *["Permutation"] * 4]
+    fitted = ["Permutation + LogisticRidge", "Kernel + LogisticRidge"]
+    assert methods == [*["Permutation"] * 3, "Permutation + Taylor", *fitted, *["Permutation"] * 4]
     assert found["memory"]["largest_difference"] < 1e-6
     assert "| float32, correlated, Taylor | Permutation + Taylor |" in (tmp_path / "torch_device.md").read_text()
 

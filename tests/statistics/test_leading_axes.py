@@ -9,10 +9,10 @@ from numpy.testing import assert_allclose
 from controlshap.statistics.analysis import Sample, analyse, background_variances
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.covariance_root import CovarianceRoot
-from controlshap.statistics.terms import MeanTerms
+from controlshap.statistics.terms import LeastSquaresTerms, MeanTerms
 from controlshap.statistics.two_stage import MANY_UNITS, TwoStageDesign
 from controlshap.statistics.visits import visit_sequence
-from controlshap.variances import Analytic
+from controlshap.variances import Analytic, LeastSquares
 
 
 def in_lines(n_rows, n_units):
@@ -130,3 +130,42 @@ def test_the_part_of_the_background_of_rows_together(name, as_array):
             assert together is None
         else:
             assert_allclose(together[row], alone, rtol=1e-9, atol=1e-14)
+
+
+def regression(n_units, n_rows=2, p=5, n_outputs=2, n_functions=3):
+    rng = np.random.default_rng(4)
+    regressors = np.where(rng.random((n_rows, n_units, p)) < 0.5, 0.5, -0.5)
+    regressors[..., 0], regressors[..., 1] = 0.5, np.where(rng.random((n_rows, n_units)) < 0.9, -0.5, 0.5)
+    targets = rng.normal(size=(n_rows, n_units, n_outputs, n_functions)) + regressors[..., :1, None]
+    total, base = rng.normal(size=(2, n_rows, n_outputs, n_functions))
+    return regressors, targets, targets[..., None, :, :], total, base
+
+
+@pytest.mark.parametrize("name", ["less than a cycle", "one and a half, as visited", "many cycles", "more than many"])
+def test_regressions_of_rows_together_are_those_of_rows_alone(name, as_array):
+    design = DESIGNS[name]
+    arrays = regression(design.n_units)
+    together = LeastSquaresTerms(*map(as_array, arrays), paired=True)
+    root = LeastSquares().roots(together, design, None)
+    for row in range(2):
+        alone = LeastSquaresTerms(*(array[row] for array in arrays), paired=True)
+        w = design.weights
+        for ours, theirs in (
+            (together.solve(w[None])[0], alone.solve(w[None])[0]),
+            (together.pseudo_values(w), alone.pseudo_values(w)),
+            (together.residual_pseudo_values(w), alone.residual_pseudo_values(w)),
+            (together.largest_jump(w), alone.largest_jump(w)),
+            (root.factors, LeastSquares().roots(alone, design, None).factors),
+        ):
+            assert_allclose(ours[row], theirs, rtol=1e-8, atol=1e-11)
+
+
+def test_the_part_of_the_background_of_regressions_together(as_array):
+    design, arrays = DESIGNS["many cycles"], regression(100)
+    draws, of_background = np.tile(design.labels[:, None], (2, 1, 1)), np.random.default_rng(1).normal(size=(7, 2))
+    together = LeastSquaresTerms(*map(as_array, arrays), paired=True)
+    found = background_variances(together, design, as_array(draws), as_array(of_background), as_array(arrays[3]))
+    for row in range(2):
+        alone = LeastSquaresTerms(*(array[row] for array in arrays), paired=True)
+        expected = background_variances(alone, design, draws[row], of_background, arrays[3][row])
+        assert_allclose(found[row], expected, rtol=1e-9, atol=1e-14)

@@ -51,6 +51,11 @@ class LogisticRidge(Control):
 
     is_fitted = True
 
+    @property
+    def has_device_form(self) -> bool:  # type: ignore[override]
+        """With the folds and rows of the default."""
+        return self == LogisticRidge()
+
     def __post_init__(self) -> None:
         check_at_least(self, n_folds=2, max_rows=100)
 

@@ -54,6 +54,11 @@ class Kernel(Estimator):
             raise InvalidArgumentError("`reuse=True` takes distinct pairs of coalitions; use paired=True.")
 
     @property
+    def has_device_form(self) -> bool:  # type: ignore[override]
+        """Pairs with one draw each."""
+        return self.paired and self.n_draws == 1 and not self.reuse
+
+    @property
     def efficient(self) -> bool:
         """Whether values sum to f(x) - v(0), as `closes_sum` sets it."""
         return self.closes_sum

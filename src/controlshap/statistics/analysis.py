@@ -48,7 +48,7 @@ class Sample:
         Whether the values are made to sum to f(x) - v(0), and whether each unit has a v(0) of its own.
     live : array of bool, shape (..., players), or None
         Players that are not known to be 0; None for all.
-    at_rows : array of shape (M, outputs, functions) or None
+    at_rows : array of shape (..., M, outputs, functions) or None
         All functions at the background rows; None where that is not known.
     n_telling : array of int, shape (players,), or None
         Background rows that differ from x in each player; None where that is not known.
@@ -225,9 +225,9 @@ def left_in_rows(sample: Sample, alpha: Array) -> Array:
         return nothing + math.inf
     if sample.at_rows is None or design.sampling_fraction == 1.0:
         return nothing
-    xp, change = namespace(alpha), sample.at_rows - sample.at_rows.mean(axis=0)
-    explained = xp.einsum("...cof,mof->...mco", alpha, change[..., 1:])
-    squares, weight = (change[:, None, :, 0] - explained) ** 2, float(design.weights.max())
+    xp, change = namespace(alpha), sample.at_rows - sample.at_rows.mean(axis=-3, keepdims=True)
+    explained = xp.einsum("...cof,...mof->...mco", alpha, change[..., 1:])
+    squares, weight = (change[..., :, None, :, 0] - explained) ** 2, float(design.weights.max())
     total = squares.sum(axis=-3)
     # a mean weighted by the squares, as for the jumps of units; rare rows add no more than their share of the variance
     jump = (squares**2).sum(axis=-3) / xp.where(total > 0, total, 1.0) * weight**2
@@ -284,9 +284,9 @@ def background_variances(
         pseudo = terms.pseudo_values(weights)[..., :1]
         if terms.constrained:
             # all units are solved for the same total, while that of a single row is f(x) - f(b)
-            own = of_background[draws].mean(axis=1) - of_background.mean(axis=0)
-            players = pseudo[:, :-1, :, 0] - own[:, None] / (pseudo.shape[1] - 1)
-            pseudo = concat([players, pseudo[:, -1:, :, 0]], axis=1)[..., None]
+            own = of_background[draws].mean(axis=-2) - of_background.mean(axis=0)
+            players = pseudo[..., :-1, :, 0] - own[..., None, :] / (pseudo.shape[-3] - 1)
+            pseudo = concat([players, pseudo[..., -1:, :, 0]], axis=-2)[..., None]
         means = design.block_means(pseudo)
         center = weighted_sum(design.block_weights, means, axis=-4)[..., None, :, :, :]
         between = weighted_sum(design.block_weights, (means - center) ** 2, axis=-4)

@@ -18,7 +18,7 @@ from typing import ClassVar, Protocol, Self
 import numpy as np
 import scipy.linalg
 
-from controlshap._arrays import Array, median, namespace, sum_by, weighted_sum
+from controlshap._arrays import Array, at_least, empty, median, namespace, sum_by, to_like, weighted_sum, zeros
 from controlshap._errors import SingularSystemError
 from controlshap._types import FloatArray, IntArray
 from controlshap.statistics.size_strata import SizeStrata
@@ -194,13 +194,15 @@ class LeastSquaresTerms:
     complement, for which the objective depends on `phi` only through `regressor = z - 1/2` and
     `target = (v(z) - v(1-z))/2`. The values are constrained to sum to `total`.
 
+    All but numpy's own methods for merged units take leading axes for explained rows, and tensors.
+
     Attributes
     ----------
-    regressors : ndarray of shape (n, p)
-    targets : ndarray of shape (n, o, f)
-    draw_targets : ndarray of shape (m, n_draws, o, f)
+    regressors : array of shape (..., n, p)
+    targets : array of shape (..., n, o, f)
+    draw_targets : array of shape (..., m, n_draws, o, f)
         Targets of each draw, whose mean is the target; of the first m units, where only means are kept of the rest.
-    total, base : ndarray of shape (o, f)
+    total, base : array of shape (..., o, f)
         v(all) - v(0), and v(0).
     paired : bool
         Which of the two forms.
@@ -225,7 +227,7 @@ class LeastSquaresTerms:
     @property
     def n_units(self) -> int:
         """Number of units."""
-        return len(self.targets)
+        return int(self.targets.shape[-3])
 
     @cached_property
     def sizes(self) -> SizeStrata | None:
@@ -245,7 +247,7 @@ class LeastSquaresTerms:
     @property
     def n_players(self) -> int:
         """Number of players."""
-        return int(self.regressors.shape[1])
+        return int(self.regressors.shape[-1])
 
     @property
     def n_fitted(self) -> int:
@@ -310,31 +312,33 @@ class LeastSquaresTerms:
         within = self.draw_targets - whole - np.einsum("up,udpof->udof", at, of_draws)
         return within, np.einsum("up,udpof->udof", at, of_draws - mean)
 
-    def solve(self, weights: FloatArray) -> FloatArray:
+    def solve(self, weights: FloatArray) -> Array:
         """Constrained least squares for each row of weights."""
         return self._solve(weights, self.targets, self.total, self.base)
 
-    def _solve(self, weights: FloatArray, targets: FloatArray, total: FloatArray, base: FloatArray) -> FloatArray:
-        n, p = self.regressors.shape
-        o, f = total.shape
-        reduced = self.regressors @ _sum_zero_basis(p)  # a' Q, (n, p-1)
-        offset = self.regressors.sum(axis=1) / p  # a' 1/p
-        shifted = targets.reshape(n, o * f) - offset[:, None] * total.reshape(1, o * f)
-        gram = np.empty((len(weights), p - 1, p - 1))
-        right = np.empty((len(weights), p - 1, o * f))
+    def _solve(self, weights: FloatArray, targets: Array, total: Array, base: Array) -> Array:
+        p = self.n_players
+        *lead, n, o, f = targets.shape
+        basis = to_like(_sum_zero_basis(p), targets)
+        reduced = self.regressors @ basis  # a' Q, (..., n, p-1)
+        offset = self.regressors.sum(axis=-1) / p  # a' 1/p
+        flat = total.reshape(*lead, 1, o * f)
+        shifted = targets.reshape(*lead, n, o * f) - offset[..., None] * flat
+        gram = empty((len(weights), *lead, p - 1, p - 1), targets)
+        right = empty((len(weights), *lead, p - 1, o * f), targets)
         for k, w in enumerate(weights * self._importance):
-            scaled = reduced * w[:, None]
-            gram[k] = scaled.T @ reduced
-            right[k] = scaled.T @ shifted
+            scaled = reduced * to_like(w[:, None], reduced)
+            gram[k] = scaled.swapaxes(-1, -2) @ reduced
+            right[k] = scaled.swapaxes(-1, -2) @ shifted
         _check_regular(gram, self.n_units, p, self.paired)
-        free = np.linalg.solve(gram, right)  # (batch, p-1, o*f)
-        values = _sum_zero_basis(p) @ free + total.reshape(1, 1, o * f) / p
-        solution = np.empty((len(weights), p + 1, o, f))
-        solution[:, :p] = values.reshape(len(weights), p, o, f)
-        solution[:, p] = base
+        free = namespace(gram).linalg.solve(gram, right)  # (batch, ..., p-1, o*f)
+        values = basis @ free + flat / p
+        solution = empty((len(weights), *lead, p + 1, o, f), targets)
+        solution[..., :p, :, :] = values.reshape(*solution.shape[:-3], p, o, f)
+        solution[..., p, :, :] = base
         return solution
 
-    def draw_solutions(self, weights: FloatArray, at_x: FloatArray, at_draws: FloatArray) -> FloatArray:
+    def draw_solutions(self, weights: FloatArray, at_x: FloatArray, at_draws: FloatArray) -> Array:
         """Solve with the targets of each draw."""
         n_draws, o = at_draws.shape
         n_known = len(self.draw_targets)
@@ -345,11 +349,11 @@ class LeastSquaresTerms:
         solution = self._solve(weights[None], targets, total, base)[0, :, :, 0]
         return solution.reshape(-1, n_draws, o).transpose(1, 0, 2)
 
-    def pseudo_values(self, weights: FloatArray) -> FloatArray:
+    def pseudo_values(self, weights: FloatArray) -> Array:
         """`phi + G Q'a (target - a'phi)`, with G the inverse of the weighted Gram matrix."""
         return self._pseudo_values(weights, corrected=False)
 
-    def residual_pseudo_values(self, weights: FloatArray) -> FloatArray:
+    def residual_pseudo_values(self, weights: FloatArray) -> Array:
         """Residuals divided by sqrt(1 - leverage) (the HC2 form): unbiased for even noise.
 
         Those of distinct pairs are divided by 1 - leverage, times the root of the unseen share of their size.
@@ -357,71 +361,80 @@ class LeastSquaresTerms:
         return self._pseudo_values(weights, corrected=True)
 
     @property
-    def _targets_of_errors(self) -> FloatArray:
+    def _targets_of_errors(self) -> Array:
         return self.targets if self.error_targets is None else self.error_targets
 
-    def _pseudo_values(self, weights: FloatArray, *, corrected: bool) -> FloatArray:
+    def _pseudo_values(self, weights: FloatArray, *, corrected: bool) -> Array:
         p, targets = self.n_players, self._targets_of_errors if corrected else self.targets
         estimate = self._solve(weights[None], targets, self.total, self.base)[0]
         influence, leverage = self.influence(weights)
-        residuals = targets - np.tensordot(self.regressors, estimate[:p], axes=1)
+        residuals = self._residuals(estimate, targets)
         if corrected:
-            residuals *= self._correction(leverage)[:, None, None]
-        pseudo = np.empty((self.n_units, p + 1, *self.total.shape))
-        np.multiply(influence[:, :, None, None], residuals[:, None], out=pseudo[:, :p])
-        pseudo[:, :p] += estimate[:p]
-        pseudo[:, p] = self.base
+            residuals *= self._correction(leverage)[..., None, None]
+        pseudo = empty((*leverage.shape, p + 1, *self.total.shape[-2:]), targets)
+        players = pseudo[..., :p, :, :]
+        namespace(pseudo).multiply(influence[..., None, None], residuals[..., None, :, :], out=players)
+        players += estimate[..., None, :p, :, :]
+        pseudo[..., p, :, :] = self.base[..., None, :, :]
         return pseudo
 
-    def batch_means(self, weights: FloatArray, batch: IntArray, n_batches: int) -> FloatArray:
-        """Means of the corrected pseudo-values over batches of units, `(n_batches, c, o, f)`, in little memory."""
+    def _residuals(self, estimate: Array, targets: Array) -> Array:
+        """Targets less what an estimate `(..., c, o, f)` says of them."""
+        *lead, _, o, f = estimate.shape
+        players = estimate[..., : self.n_players, :, :].reshape(*lead, self.n_players, o * f)
+        return targets - (self.regressors @ players).reshape(targets.shape)
+
+    def batch_means(self, weights: FloatArray, batch: IntArray, n_batches: int) -> Array:
+        """Means of the corrected pseudo-values over batches of units, `(..., n_batches, c, o, f)`, in little memory."""
         p, targets = self.n_players, self._targets_of_errors
         estimate = self._solve(weights[None], targets, self.total, self.base)[0]
         influence, leverage = self.influence(weights)
-        correction = self._correction(leverage)
-        sums = np.zeros((n_batches, p, *self.total.shape))
+        residuals = self._residuals(estimate, targets)
+        residuals *= self._correction(leverage)[..., None, None]
+        *lead, _, o, f = targets.shape
+        sums = zeros((*lead, n_batches, p, o, f), targets)
         for start in range(0, self.n_units, BATCH):
             part = slice(start, start + BATCH)
-            residuals = targets[part] - np.tensordot(self.regressors[part], estimate[:p], axes=1)
-            residuals *= correction[part, None, None]
             numbers, index = np.unique(batch[part], return_inverse=True)
-            sums[numbers] += sum_by(
-                index.reshape(-1), influence[part, :, None, None] * residuals[:, None], len(numbers)
-            )
+            products = influence[..., part, :, None, None] * residuals[..., part, None, :, :]
+            sums[..., numbers, :, :, :] += sum_by(index.reshape(-1), products, len(numbers), axis=-4)
         counts = np.bincount(batch, minlength=n_batches)
-        means = np.empty((n_batches, p + 1, *self.total.shape))
-        means[:, :p] = estimate[:p] + sums / counts[:, None, None, None]
-        means[:, p] = self.base
+        means = empty((*lead, n_batches, p + 1, o, f), targets)
+        means[..., :p, :, :] = estimate[..., None, :p, :, :] + sums / to_like(counts[:, None, None, None], sums)
+        means[..., p, :, :] = self.base[..., None, :, :]
         return means
 
-    def _correction(self, leverage: FloatArray) -> FloatArray:
-        """Factors of residuals `(n,)` for variances.
+    def _correction(self, leverage: Array) -> Array:
+        """Factors of residuals `(..., n)` for variances.
 
         Distinct pairs are few, of unequal weight and noise, for which 1 - leverage itself (the HC3 form) is safer.
         """
-        free = np.maximum(1.0 - leverage, LEAST_FREE)
-        return np.asarray(1.0 / np.sqrt(free) if self.sizes is None else np.sqrt(self.sizes.unseen) / free)
+        free = at_least(1.0 - leverage, LEAST_FREE)
+        return 1.0 / namespace(free).sqrt(free) if self.sizes is None else np.sqrt(self.sizes.unseen) / free
 
-    def influence(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """`Q (Q'MQ)^-1 Q'a` per unit `(n, p)`, times its importance, and the leverages `(n,)`."""
-        basis = _sum_zero_basis(self.n_players)
-        reduced = self.regressors @ basis
-        gram = (reduced * (weights * self._importance)[:, None]).T @ reduced
+    def influence(self, weights: FloatArray) -> tuple[Array, Array]:
+        """`Q (Q'MQ)^-1 Q'a` per unit `(..., n, p)`, times its importance, and the leverages `(..., n)`."""
+        basis = to_like(_sum_zero_basis(self.n_players), self.regressors)
+        reduced, xp = self.regressors @ basis, namespace(basis)
+        scaled = reduced * to_like((weights * self._importance)[:, None], reduced)
+        gram = scaled.swapaxes(-1, -2) @ reduced
         _check_regular(gram[None], self.n_units, self.n_players, self.paired)
-        solved = np.linalg.solve(gram, reduced.T).T * self._importance[:, None]  # (n, p-1)
-        leverage = np.einsum("ij,ij->i", solved, reduced) * weights
+        solved = xp.linalg.solve(gram, reduced.swapaxes(-1, -2)).swapaxes(-1, -2)
+        solved = solved * to_like(self._importance[:, None], solved)  # (..., n, p-1)
+        leverage = xp.einsum("...ij,...ij->...i", solved, reduced) * to_like(weights, reduced)
         return solved @ basis.T, leverage
 
-    def largest_jump(self, weights: FloatArray) -> FloatArray:
+    def largest_jump(self, weights: FloatArray) -> Array:
         """The largest value, times the largest influence of a unit."""
-        values, (influence, _) = self.solve(weights[None])[0, :-1, :, 0], self.influence(weights)
-        result: FloatArray = np.abs(values).max(axis=0) * np.abs(influence * weights[:, None]).max()
-        return result
+        values, (influence, _) = self.solve(weights[None])[0][..., :-1, :, 0], self.influence(weights)
+        xp = namespace(values)
+        largest = xp.amax(xp.amax(xp.abs(influence * to_like(weights[:, None], influence)), axis=-1), axis=-1)
+        return xp.amax(xp.abs(values), axis=-2) * largest[..., None]
 
     def count_speaking(self) -> None:
         """None: every coalition tells something about every player."""
 
-    def base_slope(self, weights: FloatArray) -> FloatArray:
+    def base_slope(self, weights: FloatArray) -> Array:
         """Derivative of the solution, through the targets and their total."""
         ones = np.ones((1, 1))
         shift = np.zeros((self.n_units, 1, 1)) if self.paired else -np.ones((self.n_units, 1, 1))
@@ -434,11 +447,11 @@ def _sum_zero_basis(p: int) -> FloatArray:
     return basis
 
 
-def _check_regular(gram: FloatArray, n_units: int, p: int, paired: bool) -> None:
+def _check_regular(gram: Array, n_units: int, p: int, paired: bool) -> None:
     if p < 2:
         return
-    spectrum = np.linalg.eigvalsh(gram)
-    if (spectrum[:, 0] <= SINGULAR * spectrum[:, -1]).any():
+    spectrum = namespace(gram).linalg.eigvalsh(gram)
+    if bool((spectrum[..., 0] <= SINGULAR * spectrum[..., -1]).any()):
         kind = "pairs of coalitions" if paired else "coalitions"
         raise SingularSystemError(
             f"{n_units} {kind} leave the least squares of KernelSHAP singular for {p} players: at least "

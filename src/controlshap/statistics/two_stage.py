@@ -187,18 +187,15 @@ class TwoStageDesign:
         labels, taken = np.repeat(np.arange(len(batches)), batches), np.flatnonzero(~self.sampled)
         return batch, TwoStageDesign(labels, self.population, self.exact_within, taken=taken)
 
-    def even_out(self, batch_means: FloatArray, sizes: IntArray) -> FloatArray:
+    def even_out(self, batch_means: Array, sizes: IntArray) -> Array:
         """Scale deviations of batch means from their block's mean as if all batches of a block had the same size."""
-        trailing = [1] * (batch_means.ndim - 1)
         blocks = np.zeros(self.n_units, dtype=np.int64) if self.is_independent else self.index
         n_blocks = int(blocks.max()) + 1
-        shaped = sizes.reshape(-1, *trailing)
-        in_block = sum_by(blocks, shaped.astype(float), n_blocks)
-        center = (sum_by(blocks, batch_means * shaped, n_blocks) / in_block)[blocks]
-        number = sum_by(blocks, np.ones_like(shaped, dtype=float), n_blocks)
-        scale = np.sqrt(shaped * (number / in_block)[blocks])
-        result: FloatArray = center + scale * (batch_means - center)
-        return result
+        in_block = np.bincount(blocks, weights=sizes.astype(float))
+        sums = sum_by(blocks, batch_means * _per_unit(sizes, batch_means), n_blocks, axis=-4)
+        center = take(sums / _per_unit(in_block, sums), blocks, axis=-4)
+        scale = np.sqrt(sizes * (np.bincount(blocks) / in_block)[blocks])
+        return center + _per_unit(scale, batch_means) * (batch_means - center)
 
     def block_means(self, values: Array) -> Array:
         """Means `(..., m, c, o, f)` in each visited block, of `values` (..., n_units, c, o, f)."""

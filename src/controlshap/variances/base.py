@@ -95,6 +95,11 @@ class LeastSquares(Variance):
     is_least_squares = True
 
     @property
+    def has_device_form(self) -> bool:  # type: ignore[override]
+        """By the delta method."""
+        return not self.paper
+
+    @property
     def takes_batches(self) -> bool:
         """Whether the delta method is used."""
         return not self.paper

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from controlshap._random import Purpose
+from controlshap._types import FloatArray
 
 #: Steps of the counter on each level, odd; the first is splitmix64's own.
 GOLDEN, SECOND, THIRD = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xABC98388FB8FAC03
@@ -72,10 +73,22 @@ def random_orders(keys: Any, n: int) -> Any:
     return random_keys(keys, n).argsort(dim=-1)
 
 
+def random_sizes(keys: Any, probabilities: FloatArray) -> Any:
+    """A number from 1 on for each key, with these probabilities; independent of the key's ranks."""
+    n = len(probabilities) + 1  # players, whose ranks take as many words
+    uniform = to_uniform(mix(keys + to_signed((n + 1) * THIRD)))
+    limits = torch.as_tensor(np.cumsum(probabilities)[:-1], device=keys.device)
+    return 1 + torch.bucketize(uniform, limits)
+
+
+def to_uniform(words: Any) -> Any:
+    """Doubles between 0 and 1."""
+    return (shift_right(words, 12).to(torch.float64) + 0.5) * 2.0**-52
+
+
 def standard_normals(keys: Any, n: int) -> Any:
     """`n` independent standard normal numbers for each key, doubles."""
-    uniform = (shift_right(random_words(keys, n), 12).to(torch.float64) + 0.5) * 2.0**-52
-    return torch.special.ndtri(uniform)
+    return torch.special.ndtri(to_uniform(random_words(keys, n)))
 
 
 def random_integers(keys: Any, n: int) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -13,8 +14,10 @@ from controlshap._arrays import concat
 from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, NotConvergedWarning
 from controlshap._types import FloatArray, IntArray
 from controlshap.controls.d_matrices import EXACT_PLAYERS, DMatrices, d_matrices
+from controlshap.controls.ridge import RIDGE
 from controlshap.controls.shared import SharedSurrogate
 from controlshap.controls.taylor import Taylor
+from controlshap.crossfitting.fit import FEWEST_UNITS
 from controlshap.crossfitting.known_simulated import REPLICATIONS
 from controlshap.engine.device.designs import Designs
 from controlshap.engine.device.enumeration import enumerate_on_device
@@ -32,12 +35,14 @@ from controlshap.engine.device.stages import Method, explain_group
 from controlshap.engine.device.support import control_name, is_enumerated
 from controlshap.engine.device.surrogate import DeviceWaves
 from controlshap.engine.device.walks import DeviceData
+from controlshap.estimators import Estimator, Kernel, Permutation
 from controlshap.models.torch_module import evaluation_mode
 from controlshap.problem import Problem
 from controlshap.statistics.stopping import Stopping
 from controlshap.values.base import Imputer
 from controlshap.values.gaussian import GaussianImputer
 from controlshap.values.normal_parts import NormalParts
+from controlshap.variances import Analytic, LeastSquares
 
 
 def explain_on_device(
@@ -47,7 +52,8 @@ def explain_on_device(
     *,
     stopping: Stopping,
     entropy: int,
-    control: Literal["auto", "none", "taylor"] = "auto",
+    control: Literal["auto", "none", "taylor", "ridge"] = "auto",
+    by_coalitions: bool = False,
     surrogate: SharedSurrogate | None = None,
     coefficient: Literal["auto", "units", "folds"] = "auto",
     efficient: bool = True,
@@ -57,7 +63,7 @@ def explain_on_device(
     chunk_rows: int | None = None,
     first_row: int = 0,
 ) -> DeviceResult:
-    """Shapley values of many rows by paired walks, on the device of the module.
+    """Shapley values of many rows by paired walks or KernelSHAP, on the device of the module.
 
     Parameters
     ----------
@@ -70,9 +76,11 @@ def explain_on_device(
         Most evaluations of each row, and what to stop for before.
     entropy : int
         Where random numbers start; results do not depend on `chunk_rows`, and on the device only by rounding.
-    control : {"auto", "none", "taylor"}
-        "auto" is "taylor" for a Gaussian, and "none" for independent features, where a pair of walks integrates a
-        quadratic function by itself.
+    control : {"auto", "none", "taylor", "ridge"}
+        "auto" is "taylor" for a Gaussian, "ridge" for coalitions, and "none" for walks with independent features,
+        where a pair of walks integrates a quadratic function by itself.
+    by_coalitions : bool
+        Whether units are pairs of coalitions, each with one background row (`Kernel()`).
     surrogate : SharedSurrogate or None
         The control that "auto" takes instead, with a form for devices.
     coefficient, efficient
@@ -91,14 +99,20 @@ def explain_on_device(
     evaluator = DeviceEvaluator.of(module, device)
     shared = surrogate if control == "auto" else None
     uses_taylor = control == "taylor" or (control == "auto" and shared is None and not imputer.mixes_columns)
-    if uses_taylor or shared is not None:
+    estimator: Estimator = Kernel() if by_coalitions else Permutation()
+    n_units = _affordable(stopping.budget, imputer, estimator)
+    fits = control == "ridge" or (control == "auto" and by_coalitions)
+    fits = fits and n_units >= FEWEST_UNITS
+    if uses_taylor or shared is not None or fits:
         _refuse_missing(rows, imputer)
-    n_units = _affordable(stopping.budget, imputer)
     with evaluation_mode(module), torch.no_grad():
         common = make_data(evaluator, imputer, entropy, at_background, shared)
+        common = replace(common, by_coalitions=by_coalitions, fits=fits)
         method = Method(
             imputer, uses_taylor, _matrices(imputer, cache, uses_taylor=uses_taylor, shared=shared), efficient,
-            coefficient != "units", stopping, n_units, _designs(common, imputer, at_background, n_units),
+            coefficient != "units", stopping, n_units, LeastSquares() if by_coalitions else Analytic(),
+            _designs(common, imputer, at_background, n_units),
+            _fewest(estimator, imputer) if by_coalitions else FEWEST_UNITS if fits else 2,
         )  # fmt: skip
         n_outputs = common.evaluator.n_outputs or 1
         chunk = _first_chunk(chunk_rows, common, n_outputs, uses_taylor)
@@ -108,13 +122,13 @@ def explain_on_device(
             parts.append(part)
     arrays: dict[str, Any] = {name: concat([part[name] for part in parts], axis=0) for name in parts[0]}
     converged, used, alpha = (arrays.pop(name) for name in ("converged", "n_units", "alpha"))
-    stages, name = method.stages, "Taylor" if uses_taylor else "" if shared is None else type(shared).__name__
+    stages, name = method.stages, _name_control(uses_taylor=uses_taylor, fits=fits, shared=shared)
     controls = [f"{name} {mean:.2f}" for mean in alpha.mean(axis=(1, 2))] if name else [""] * len(rows)
     result = DeviceResult(
         **arrays,
         n_evaluations=1 + used * common.unit_cost,
         status=np.where(converged, "converged", "budget reached"),
-        method=np.full(len(rows), f"Permutation + {name}" if name else "Permutation"),
+        method=np.full(len(rows), " + ".join([type(estimator).__name__, *([name] if name else [])])),
         controls=np.array(controls),
         alpha_fraction=np.full(len(rows), method.alpha_fraction),
         stages=tuple(tuple(stage for stage in stages if stage <= n) for n in used),
@@ -155,6 +169,7 @@ def explain_problem(
         stopping=stopping,
         entropy=entropy,
         control=control_name(problem),
+        by_coalitions=problem.estimator is not None and problem.estimator.is_least_squares,
         surrogate=problem.shared,
         coefficient=problem.coefficient,
         efficient=True if problem.estimator is None else problem.estimator.efficient,
@@ -166,18 +181,30 @@ def explain_problem(
     )
 
 
-def _affordable(budget: int, imputer: Imputer) -> int:
+def _name_control(*, uses_taylor: bool, fits: bool, shared: SharedSurrogate | None) -> str:
+    """The name of the control, empty for none."""
+    if uses_taylor or fits:
+        return "Taylor" if uses_taylor else type(RIDGE).__name__
+    return "" if shared is None else type(shared).__name__
+
+
+def _fewest(estimator: Estimator, imputer: Imputer) -> int:
+    """Fewest units of a row: two, for an error; as many as a regression needs."""
+    return max(2, estimator.fewest_units(imputer.players.n_players))
+
+
+def _affordable(budget: int, imputer: Imputer, estimator: Estimator) -> int:
     """Units that a budget pays for."""
-    p = imputer.players.n_players
+    p, fewest = imputer.players.n_players, _fewest(estimator, imputer)
     if p < 2:
         raise InvalidArgumentError("`explain_on_device` needs two players or more; one has f(x) - v(0).")
-    cost = 2 * (p - 1) + (0 if imputer.finite_draws is not None else 1)
+    cost = estimator.unit_cost(p, finite=imputer.finite_draws is not None)
     n_units = (budget - 1) // cost
-    if n_units < 2:
-        needed = 1 + 2 * cost
+    if n_units < fewest:
+        needed = 1 + fewest * cost
         raise BudgetTooSmallError(
-            f"`budget` must be at least {needed} evaluations a row for {p} players with Permutation (1 for the row, "
-            f"2 units of {cost}); got {budget}.",
+            f"`budget` must be at least {needed} evaluations a row for {p} players with {type(estimator).__name__} "
+            f"(1 for the row, {fewest} units of {cost}); got {budget}.",
             needed,
         )
     return n_units
@@ -270,6 +297,8 @@ def _groups(n_rows: int, common: DeviceData, method: Method, n_outputs: int) -> 
     n_functions = 1 + method.uses_taylor + common.n_controls
     doubles = method.n_units * (common.n_players + 1) * n_outputs * n_functions * TERM_COPIES
     doubles += (4 + len(common.owner)) * len(common.draws) if common.finite else 0
+    if common.fits:
+        doubles += 16 * len(common.draws) * common.n_players * n_outputs * RIDGE.n_folds
     if common.surrogate is not None:  # and what is known of it for each row
         n_known = len(common.draws) if common.finite else REPLICATIONS
         doubles += 4 * n_known * (common.n_players + 1) * n_outputs

@@ -48,13 +48,20 @@ def values_of_rows(common: DeviceData, matrices: DMatrices | None, x: Any, n_uni
 def known_values(common: DeviceData, known: Any) -> KnownValues:
     """The known values of the surrogate's controls, from those of some rows."""
     if common.conditioner is None:
-        r, _, p, o = known.shape
-        zero = known.new_zeros((r, p + 1, o, 2))
-        return KnownValues(zero, CovarianceRoot.zero_like(zero), np.array([[1.0, 1.0], [1.0, 0.0], [0.5, 0.5]]))
+        return no_error(known[..., None], known.shape[2])
     mean = known.mean(dim=1)
     factors = (known - mean[:, None])[..., None] / (REPLICATIONS * (REPLICATIONS - 1)) ** 0.5
     root = CovarianceRoot(factors, np.zeros(REPLICATIONS, dtype=np.int64), np.array([REPLICATIONS - 1.0]))
     return KnownValues(mean[..., None], root, np.array([[1.0], [0.5]]))
+
+
+def no_error(like: Any, n_players: int) -> KnownValues:
+    """Known values 0 of the two controls that a function with known values of all draws gives.
+
+    `like` is a tensor of shape (r, ..., o, any), with o outputs for r rows.
+    """
+    zero = like.new_zeros((len(like), n_players + 1, like.shape[-2], 2))
+    return KnownValues(zero, CovarianceRoot.zero_like(zero), np.array([[1.0, 1.0], [1.0, 0.0], [0.5, 0.5]]))
 
 
 class _Simulation:

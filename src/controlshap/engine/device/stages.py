@@ -14,19 +14,29 @@ from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.controls.d_matrices import DMatrices
 from controlshap.data.players import differs_from_x
 from controlshap.engine.device.designs import Designs
-from controlshap.engine.device.evaluation import MOST_ROWS, all_to_host, evaluate_rows, in_chunks, refuse_not_finite
-from controlshap.engine.device.known import known_values, values_of_rows
+from controlshap.engine.device.evaluation import (
+    MOST_ROWS,
+    all_to_host,
+    evaluate_rows,
+    in_chunks,
+    most_rows,
+    refuse_not_finite,
+)
+from controlshap.engine.device.fitted import fitted_controls
+from controlshap.engine.device.known import known_values, no_error, values_of_rows
 from controlshap.engine.device.taylor import TaylorPolynomials, derivatives, known_correlated, known_independent
 from controlshap.engine.device.walks import DeviceData, RowGroup, walk_terms
 from controlshap.statistics.analysis import Sample, analyse, background_variances
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.statistics.stopping import Snapshot, Stopping
-from controlshap.statistics.terms import MeanTerms
+from controlshap.statistics.terms import LeastSquaresTerms, MeanTerms, Terms
 from controlshap.values.base import Imputer
-from controlshap.variances import Analytic
+from controlshap.variances import Variance
 
 #: Doubles of the terms that are analysed at once on a processor: eight megabytes; more of them at once is no faster.
 CACHED = 2**20
+#: Copies of the rows of units that fitting functions to them makes.
+COPIES = 6
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,7 @@ class Method:
     stopping : Stopping
     n_units : int
         Most units of a row.
+    variance : Variance
     designs : Designs or None
         Where background rows are visited in cycles, of which some may be taken all.
     """
@@ -55,12 +66,14 @@ class Method:
     by_folds: bool
     stopping: Stopping
     n_units: int
+    variance: Variance
     designs: Designs | None = None
+    fewest_units: int = 2
 
     @property
     def stages(self) -> list[int]:
         """Units after each stage, if none ends the run."""
-        stages = [self.stopping.first_stage(2, self.n_units)]
+        stages = [self.stopping.first_stage(self.fewest_units, self.n_units)]
         while stages[-1] < self.n_units:
             stages.append(self.stopping.next_stage(stages[-1], self.n_units, 0.0))
         return stages
@@ -79,35 +92,53 @@ class GroupUnits:
     ----------
     units : ndarray of shape (n,)
         Numbers of each row's units.
-    terms : tensor of shape (rows, n, players + 1, outputs, functions)
+    terms : tensor of shape (rows, n, terms, outputs, functions)
+    outputs : tensor of shape (rows, n, evaluations, outputs) or None
+        What the module said, where functions are fitted to it.
     """
 
     units: IntArray
     terms: Any
+    outputs: Any = None
 
     @classmethod
     def none(cls, common: DeviceData, group: RowGroup) -> GroupUnits:
         """No units yet."""
-        n_functions = 1 + common.n_controls + (group.polynomial is not None)
-        shape = (len(group), 0, common.n_players + 1, group.at_x.shape[1], n_functions)
-        return cls(np.zeros(0, dtype=np.int64), group.x.new_zeros(shape))
+        n_functions = 1 + (0 if common.fits else common.n_controls) + (group.polynomial is not None)
+        n_outputs = group.at_x.shape[1]
+        terms = group.x.new_zeros((len(group), 0, common.n_terms, n_outputs, n_functions))
+        outputs = group.x.new_zeros((len(group), 0, common.unit_cost, n_outputs)) if common.fits else None
+        return cls(np.zeros(0, dtype=np.int64), terms, outputs)
 
     def extend(self, common: DeviceData, group: RowGroup, n_units: int, chunk: int) -> tuple[GroupUnits, int]:
         """With as many units for each row, evaluated in chunks; and the chunk for the next."""
         new = np.setdiff1d(common.units(n_units), self.units)
-        units = torch.as_tensor(new, device=group.x.device)
-        r, _, *rest = self.terms.shape
-        added = group.x.new_empty((r * len(new), *rest))
+        units, r = torch.as_tensor(new, device=group.x.device), len(self.terms)
+        terms, outputs = (
+            None if part is None else group.x.new_empty((r * len(new), *part.shape[2:]))
+            for part in (self.terms, self.outputs)
+        )
         chunk = in_chunks(
-            r * len(new), chunk, lambda start, stop: walk_terms(common, group, units, added, start, stop),
-            "pair of walks",
+            r * len(new), chunk, lambda start, stop: walk_terms(common, group, units, terms, outputs, start, stop),
+            "unit",
         )  # fmt: skip
-        added = added.reshape(r, len(new), *rest)
-        if not len(self.units):
-            return GroupUnits(new, added), chunk
-        units, terms = np.concatenate([self.units, new]), torch.cat([self.terms, added], dim=1)
+        added = GroupUnits(
+            new, *(None if part is None else part.unflatten(0, (r, len(new))) for part in (terms, outputs))
+        )
+        return self._join(added) if len(self.units) else added, chunk
+
+    def _join(self, other: GroupUnits) -> GroupUnits:
+        """These units and others, in the order of their numbers."""
+        units = np.concatenate([self.units, other.units])
         order = np.argsort(units)
-        return GroupUnits(units[order], terms.index_select(1, torch.as_tensor(order, device=terms.device))), chunk
+        index = torch.as_tensor(order, device=self.terms.device)
+        pairs = ((self.terms, other.terms), (self.outputs, other.outputs))
+        joined = (None if one is None else torch.cat([one, two], dim=1).index_select(1, index) for one, two in pairs)
+        return GroupUnits(units[order], *joined)
+
+    def of_rows(self, rows: Any) -> GroupUnits:
+        """The units of some explained rows."""
+        return GroupUnits(self.units, self.terms[rows], None if self.outputs is None else self.outputs[rows])
 
 
 def explain_group(
@@ -144,11 +175,7 @@ def _explain_alike(
         if done.any():
             finished.append((active[done], {name: array[done] for name, array in results.items()}))
         left = torch.as_tensor(np.flatnonzero(~done), device=group.x.device)
-        active, group, evaluated = (
-            active[~done],
-            group[left],
-            GroupUnits(evaluated.units, evaluated.terms.index_select(0, left)),
-        )
+        active, group, evaluated = active[~done], group[left], evaluated.of_rows(left)
     return _in_order(finished), chunk
 
 
@@ -195,12 +222,15 @@ def _analyse_in_chunks(common: DeviceData, method: Method, group: RowGroup, eval
 
     def work(start: int, stop: int) -> None:
         some = slice(start, stop)
-        tensors = _analyse(common, method, group[some], GroupUnits(evaluated.units, evaluated.terms[some]))
+        tensors = _analyse(common, method, group[some], evaluated.of_rows(some))
         parts[start] = all_to_host(tensors)
 
     step = len(group)
     if group.x.device.type == "cpu":
         step = max(1, CACHED * len(group) // evaluated.terms.numel())
+    if common.fits:  # the rows of all units are made again
+        doubles = len(evaluated.units) * common.unit_cost * len(common.owner)
+        step = min(step, most_rows(None, group.x.device, COPIES * doubles))
     in_chunks(len(group), step, work, "explained row")
     ordered = [parts[start] for start in sorted(parts)]
     return {name: concat([part[name] for part in ordered], axis=0) for name in ordered[0]}
@@ -208,20 +238,27 @@ def _analyse_in_chunks(common: DeviceData, method: Method, group: RowGroup, eval
 
 def _analyse(common: DeviceData, method: Method, group: RowGroup, evaluated: GroupUnits) -> dict[str, Any]:
     """Values, errors and coefficients of some rows, by the statistics of the library."""
-    design, terms = common.design(evaluated.units), MeanTerms(evaluated.terms, n_walks=2)
-    known = None if group.polynomial is None else _known_values(common, method, group.polynomial, group.x)
+    design, known = common.design(evaluated.units), None
+    if group.polynomial is not None:
+        known = _known_values(common, method, group.polynomial, group.x)
+    at_rows, values, regressors = _at_rows(common), evaluated.terms, None
     if common.surrogate is not None:
         known = known_values(common, group.known)
-    # a Taylor polynomial has f(x) at x, and a surrogate is of the size of f
-    at_x = torch.stack([group.at_x] * evaluated.terms.shape[-1], dim=-1)
+    if common.fits or common.by_coalitions:
+        regressors, controls, at_rows = fitted_controls(common, group, evaluated.units, evaluated.outputs)
+        values = values if controls is None else torch.cat([values, controls], dim=-1)
+        known = None if controls is None else no_error(values, common.n_players)
+    # a Taylor polynomial has f(x) at x, and a fitted function is of the size of f
+    at_x = torch.stack([group.at_x] * values.shape[-1], dim=-1)
+    terms = _terms(common, values, regressors, at_x)
     no_base = at_x.new_zeros((len(group), 0, *at_x.shape[1:]))
     live = None
     if method.imputer.mixes_columns:
         live = differs_from_x(group.x, common.draws, method.imputer.players).any(dim=-2)
-    sample = Sample(terms, design, no_base, at_x, method.efficient, not common.finite, live, _at_rows(common))
+    sample = Sample(terms, design, no_base, at_x, method.efficient, not common.finite, live, at_rows)
     # blocks are numbered at random for each row, so that folds may be the same for all of them
     rng = stream(common.entropy, Purpose.RESAMPLING)
-    analysis = analyse(sample, Analytic().roots, known, rng, by_folds=method.by_folds)
+    analysis = analyse(sample, method.variance.roots, known, rng, by_folds=method.by_folds)
     controlled, plain = analysis.controlled, analysis.uncontrolled
     tensors = {
         "values": controlled.values,
@@ -238,6 +275,18 @@ def _analyse(common: DeviceData, method: Method, group: RowGroup, evaluated: Gro
         between = background_variances(terms, design, rows_of_units, common.at_draws, at_x)
         tensors |= {} if between is None else {"background_variances": between[:, :-1]}
     return tensors
+
+
+def _terms(common: DeviceData, values: Any, regressors: Any, at_x: Any) -> Terms:
+    """Terms of a mean, or of a regression whose controls have the values 0."""
+    if not common.by_coalitions:
+        return MeanTerms(values, n_walks=2)
+    base = torch.zeros_like(at_x)
+    base[..., 0] = common.at_draws.mean(dim=0)
+    total = torch.zeros_like(at_x)
+    total[..., 0] = at_x[..., 0] - base[..., 0]
+    targets = values[..., 0, :, :]
+    return LeastSquaresTerms(regressors, targets, targets[..., None, :, :], total, base, paired=True)
 
 
 def _at_rows(common: DeviceData) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from controlshap._errors import InvalidArgumentError
+from controlshap.controls.ridge import LogisticRidge
 from controlshap.controls.taylor import Taylor
 from controlshap.crossfitting.known_marginal import MOST_ROWS
 from controlshap.engine.choice import choose_estimator
@@ -65,23 +66,40 @@ def _against_estimator(problem: Problem, stopping: Stopping) -> str | None:
     if is_enumerated(problem, stopping) and problem.correlated:
         return "coalitions of conditioned features are enumerated"
     if estimator is not None and not estimator.has_device_form:
-        return f"the estimator is {estimator!r}, not Permutation()"
-    if variance is not None and not variance.has_device_form:
-        return f"the variance is {variance!r}, not Analytic()"
+        return f"the estimator is {estimator!r}, not Permutation() or Kernel()"
+    kernel = estimator is not None and estimator.is_least_squares
+    if variance is not None and not (variance.has_device_form and variance.is_least_squares == kernel):
+        return f"the variance is {variance!r}, not {'LeastSquares' if kernel else 'Analytic'}()"
+    if kernel and not problem.imputer.mixes_columns:
+        return "KernelSHAP of conditioned features draws a base value for each row"
     return None
 
 
 def _against_control(problem: Problem) -> str | None:
     controls = problem.controls
     if controls is not None and not all(control.has_device_form for control in controls):
-        return f"the control is {controls!r}, not 'auto', 'taylor' or 'none'"
+        return f"the control is {controls!r}, not 'auto', 'ridge', 'taylor' or 'none'"
     if controls is not None and len(controls) > 1:
         return "there is more than one control"
     if problem.refits is not None:
         return "errors of the distribution need fitted functions"
     if controls is None and problem.seconds == np.inf:
         return "control='thorough' fits functions to each row"
+    kernel = problem.estimator is not None and problem.estimator.is_least_squares
+    if kernel and (problem.shared is not None or control_name(problem) == "taylor"):
+        return "KernelSHAP has a ridge there, and no other control"
+    if control_name(problem) == "ridge" or (kernel and controls is None):
+        return _against_ridge(problem)
     return None if problem.shared is None or controls is not None else _against_surrogate(problem, problem.shared)
+
+
+def _against_ridge(problem: Problem) -> str | None:
+    """Why a ridge is not fitted to each row there."""
+    if not problem.imputer.mixes_columns or problem.imputer.with_replacement:
+        return "a ridge for each row needs independent features and a background in cycles"
+    if len(problem.base.rows) > MOST_ROWS:
+        return f"the values of a ridge for each row take all of more than {MOST_ROWS} background rows"
+    return None
 
 
 def _against_surrogate(problem: Problem, shared: SharedSurrogate) -> str | None:
@@ -105,11 +123,13 @@ def is_enumerated(problem: Problem, stopping: Stopping) -> bool:
     return choose_estimator(problem, stopping.design_budget, early=stopping.early).exact_per_draw
 
 
-def control_name(problem: Problem) -> Literal["auto", "none", "taylor"]:
+def control_name(problem: Problem) -> Literal["auto", "none", "taylor", "ridge"]:
     """The control as `explain_on_device` takes it."""
     if problem.controls is None:
         return "auto"
-    return "taylor" if problem.controls else "none"
+    if not problem.controls:
+        return "none"
+    return "ridge" if problem.controls[0].is_fitted else "taylor"
 
 
 def plan_for_device(problem: Problem, stopping: Stopping) -> Plan | None:
@@ -136,6 +156,8 @@ def _controls_there(problem: Problem) -> tuple[Control, ...]:
         return problem.controls
     if problem.shared is not None:
         return (problem.shared,)
+    if problem.estimator is not None and problem.estimator.is_least_squares:
+        return (LogisticRidge(),)
     return () if problem.imputer.mixes_columns else (Taylor(),)
 
 

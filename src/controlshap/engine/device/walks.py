@@ -15,6 +15,7 @@ from controlshap.engine.device.counters import (
     random_integers,
     random_orders,
     random_ranks,
+    random_sizes,
     row_keys,
     standard_normals,
     unit_keys,
@@ -23,6 +24,7 @@ from controlshap.engine.device.evaluation import DeviceEvaluator
 from controlshap.engine.device.rows import Conditioner, mixed_rows
 from controlshap.engine.device.surrogate import DeviceWaves
 from controlshap.engine.device.taylor import TaylorPolynomials
+from controlshap.estimators.kernel import size_probabilities
 from controlshap.statistics.two_stage import TwoStageDesign
 from controlshap.statistics.visits import TakeAll, visit_sequence
 
@@ -48,6 +50,10 @@ class DeviceData:
         The first blocks of each explained row, where these are visited several times at once.
     surrogate : DeviceWaves or None
         A function that controls all rows.
+    by_coalitions : bool
+        Whether units are pairs of coalitions (KernelSHAP), not of walks.
+    fits : bool
+        Whether functions fitted to the evaluations control each row.
     """
 
     evaluator: DeviceEvaluator
@@ -60,6 +66,8 @@ class DeviceData:
     entropy: int
     take_all: TakeAll | None = None
     surrogate: DeviceWaves | None = None
+    by_coalitions: bool = False
+    fits: bool = False
 
     @property
     def finite(self) -> bool:
@@ -73,12 +81,19 @@ class DeviceData:
 
     @property
     def n_controls(self) -> int:
-        """Controls that the surrogate gives: one for a Gaussian, two where the values of all draws are known."""
-        return 0 if self.surrogate is None else 2 if self.finite else 1
+        """Controls that a fitted function gives: one for a Gaussian, two where the values of all draws are known."""
+        return 0 if self.surrogate is None and not self.fits else 2 if self.finite else 1
+
+    @property
+    def n_terms(self) -> int:
+        """Numbers of a unit, output and function: contributions and base value, or the target of a regression."""
+        return 1 if self.by_coalitions else self.n_players + 1
 
     @property
     def unit_cost(self) -> int:
         """Evaluations of a unit."""
+        if self.by_coalitions:
+            return 2
         return 2 * (self.n_players - 1) + (0 if self.finite else 1)
 
     def units(self, n_units: int) -> IntArray:
@@ -161,10 +176,13 @@ class RowGroup:
         return self.orders[rows, units % len(common.draws)]
 
 
-def walk_terms(common: DeviceData, group: RowGroup, units: Any, terms: Any, start: int, stop: int) -> None:
+def walk_terms(
+    common: DeviceData, group: RowGroup, units: Any, terms: Any, outputs: Any, start: int, stop: int
+) -> None:
     """Evaluate some pairs of explained rows and units, numbered row by row, and put their terms into their places.
 
-    `units` are the numbers of each row's units, `terms` has the shape (rows * units, players + 1, o, functions).
+    `units` are the numbers of each row's units, `terms` has the shape (rows * units, terms, o, functions); `outputs`
+    (rows * units, evaluations, o) keeps what the module said, unless it is None.
     """
     flat = torch.arange(start, stop, device=group.x.device)
     rows = flat // len(units)
@@ -172,8 +190,12 @@ def walk_terms(common: DeviceData, group: RowGroup, units: Any, terms: Any, star
     n, at_x, at_draws = walks.inputs.shape[1], group.at_x[rows], walks.at_draws
     # an error names explained rows, and only then is there something to compute for it
     where, once = f"the walks of units {start} to {stop - 1}", common.surrogate is None
-    outputs = common.evaluator(walks.inputs.flatten(0, 1), where, once=once)
-    values = outputs.reshape(stop - start, n, -1)
+    values = common.evaluator(walks.inputs.flatten(0, 1), where, once=once).reshape(stop - start, n, -1)
+    if outputs is not None:
+        outputs[start:stop] = values
+    if common.by_coalitions:
+        terms[start:stop, ..., 0] = 0.5 * (values[:, :1] - values[:, 1:])
+        return
     if at_draws is None:
         at_draws = values[:, -1]
         base = at_draws
@@ -194,7 +216,7 @@ def walk_terms(common: DeviceData, group: RowGroup, units: Any, terms: Any, star
 
 @dataclass(frozen=True)
 class Walks:
-    """Some pairs of walks: what is random in them, and the rows that they evaluate.
+    """Some pairs of walks, or of coalitions: what is random in them, and the rows that they evaluate.
 
     Attributes
     ----------
@@ -204,10 +226,12 @@ class Walks:
         f at the draws; None where they are evaluated with the rest, as the last rows.
     rows_of_units : tensor of shape (u,) or None
         Which background rows the draws are.
-    masks : tensor of bool, shape (u, players - 1, c)
+    masks : tensor of bool, shape (u, players - 1, c); (u, 1, c) for coalitions
     gaps : tensor of shape (u, n, c) or None
         X less what is evaluated, where it is needed.
     inputs : tensor of shape (u, n, c)
+    lengths : tensor of shape (u, 1) or None
+        Sizes of coalitions.
     """
 
     ranks: Any
@@ -218,17 +242,27 @@ class Walks:
     masks: Any
     gaps: Any
     inputs: Any
+    lengths: Any = None
+
+    @property
+    def regressors(self) -> Any:
+        """Coalitions of a regression `(u, players)`, less a half."""
+        return (self.ranks < self.lengths).to(torch.float64) - 0.5
 
     @classmethod
-    def of(cls, common: DeviceData, group: RowGroup, rows: Any, units: Any) -> Walks:
-        """Units of these numbers of some rows of a group."""
+    def of(cls, common: DeviceData, group: RowGroup, rows: Any, units: Any, dtype: Any = None) -> Walks:
+        """Units of these numbers of some rows of a group; inputs in the type of the module, unless another is named."""
         p = common.n_players
-        ranks = random_ranks(unit_keys(group.keys[Purpose.COALITIONS][rows], units), p)
+        keys = unit_keys(group.keys[Purpose.COALITIONS][rows], units)
+        ranks = random_ranks(keys, p)
         by_column = ranks[:, common.owner]
-        masks, x, gaps = prefix_masks(by_column, p), group.x[rows], None
+        masks, lengths, x, gaps = prefix_masks(by_column, p), None, group.x[rows], None
+        if common.by_coalitions:
+            lengths = random_sizes(keys, size_probabilities(p))[:, None]
+            masks = (by_column < lengths)[:, None]
         draws, at_draws, rows_of_units = _draws(common, group, rows, units)
         if common.conditioner is None:
-            dtype = common.evaluator.dtype
+            dtype = dtype or common.evaluator.dtype
             inputs = mixed_rows(masks, x.to(dtype), draws.to(dtype)).flatten(1, 2)
             if group.polynomial is not None:
                 gap = x - draws
@@ -238,7 +272,7 @@ class Walks:
             if at_draws is None:
                 gaps = torch.cat([gaps, (x - draws)[:, None]], dim=1)
             inputs = common.conditioner.to_inputs(x[:, None] - gaps)
-        return cls(ranks, x, draws, at_draws, rows_of_units, masks, gaps, inputs)
+        return cls(ranks, x, draws, at_draws, rows_of_units, masks, gaps, inputs, lengths)
 
 
 def _surrogate_terms(surrogate: DeviceWaves, group: RowGroup, rows: Any, walks: Walks) -> Any:
