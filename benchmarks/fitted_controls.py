@@ -9,7 +9,8 @@ Writes results/fitted_controls.md, but for `--only`.
 
     python benchmarks/fitted_controls.py --trials [--only EXPRESSION] [--rows 2] [--budgets 500,2000,10000]
 
-counts the trials that would have been decided otherwise with other rules of stopping them, and prints their time.
+counts the trials that would have been decided otherwise with other rules of stopping them and other numbers of cuts,
+and prints what trees leave where they stand their trial (over the first line), and the time.
 """
 
 from __future__ import annotations
@@ -84,22 +85,30 @@ def measure(model: object, background: np.ndarray, rows: np.ndarray, truth: np.n
 
 
 def compare_trials(names: list[str], n_rows: int, budgets: list[int]) -> None:
-    """Decisions of other rules of stopping a trial, on the evaluations of the same rows."""
-    rules = {"rows 400, to the end": (400, np.inf), "rows 400": (400, shallow_trees.HALFWAY)}
-    rules |= {"rows 300, to the end": (300, np.inf), "rows 300": (300, shallow_trees.HALFWAY)}
-    rules |= {"rows 300, halfway 1": (300, 1.0), "rows 200": (200, shallow_trees.HALFWAY)}
+    """Decisions of other rules of stopping a trial, and other numbers of cuts, on the evaluations of the same rows."""
+    checks, cuts = shallow_trees.CHECKS, shallow_trees.MOST_CUTS
+    rules = {f"rows {n}, to the end": (n, (), cuts) for n in (400, 300)}
+    rules |= {f"rows 300, to the end, {n} cuts": (300, (), n) for n in (15, 31)}
+    rules |= {f"rows {n}": (n, checks, cuts) for n in (400, 300, 200)}
+    rules |= {"rows 300, 1.2 at half": (300, ((0.5, 1.2),), cuts), "rows 300, 1.0 at half": (300, ((0.5, 1.0),), cuts)}
     decided: dict[str, list[set[str]]] = {name: [] for name in rules}
+    left: dict[str, list[float]] = {name: [] for name in rules}
     seconds = dict.fromkeys(rules, 0.0)
     keep = fit.keep_useful
 
     def try_all(learners, data, n_folds):
         if any(learner.on_trial for learner in learners):
-            for name, (n_tried, halfway) in rules.items():
-                again = [FoldedRows(one.rows, one.outputs, one.fold, one.output) for one in data]
+            for name, (n_tried, of_trees, n_cuts) in rules.items():
+                outputs = np.stack([one.outputs for one in data], axis=1)
+                again = FoldedRows.of_outputs(data[0].rows, outputs, data[0].fold)
                 began = time.process_time()
-                with mock.patch.multiple(fit, TRIAL_ROWS=n_tried), mock.patch.object(shallow_trees, "HALFWAY", halfway):
+                other = mock.patch.multiple(shallow_trees, CHECKS=of_trees, MOST_CUTS=n_cuts)
+                with mock.patch.multiple(fit, TRIAL_ROWS=n_tried), other:
                     decided[name].append({type(kept).__name__ for kept in keep(learners, again, n_folds)})
                 seconds[name] += time.process_time() - began
+                measured = [item for one in again for item in one.memo.items() if "leaves" in item[0]]
+                shares = [share for key, share in measured if "ShallowTrees" in repr(key)]
+                left[name].append(sum(shares) if shares else np.nan)
         return tuple(learner for learner in learners if not learner.on_trial)
 
     with mock.patch.object(fit, "keep_useful", try_all):
@@ -108,13 +117,17 @@ def compare_trials(names: list[str], n_rows: int, budgets: list[int]) -> None:
             for budget in budgets:
                 cs.Explainer(lambda some, model=model: model(some), X[:N_BACKGROUND])(X[-n_rows:], budget=budget, rng=1)
     first = decided["rows 400, to the end"]
-    print("| rule | quadratic stands | decided otherwise | trees stand | decided otherwise | ms a trial |")
-    print("|---|---|---|---|---|---|")
+    columns = ["rule", "quadratic stands", "decided otherwise", "trees stand", "decided otherwise", "trees leave"]
+    print(f"| {' | '.join(columns)} | ms a trial |")
+    print("|---" * 7 + "|")
+    stood = [number for number, one in enumerate(first) if "ShallowTrees" in one]
     for name, found in decided.items():
         cells = [name]
         for control in ("Polynomial", "ShallowTrees"):
             pairs = [(control in one, control in other) for one, other in zip(found, first, strict=True)]
             cells += [f"{sum(one for one, _ in pairs)}", f"{sum(one != other for one, other in pairs)}"]
+        times = np.array(left[name])[stood] / np.array(left["rows 400, to the end"])[stood]
+        cells.append(f"{np.exp(np.log(times).mean()):.2f}" if np.isfinite(times).all() else "-")
         print(f"| {' | '.join(cells)} | {1e3 * seconds[name] / len(found):.1f} |")
 
 
@@ -148,6 +161,7 @@ def main() -> None:
         "|---" * len(columns) + "|",
     ]
     gains: dict[str, list[float]] = {"Looked at": [], "Held back": [], "Further": []}
+    by_budget: dict[int, list[tuple[float, float, float]]] = {budget: [] for budget in budgets}
     for name, model, background, rows, truth in problems(names, arguments.rows):
         kind = "Looked at" if name in TUNED else "Held back" if name in HELD_BACK else "Further"
         for budget in budgets:
@@ -155,6 +169,7 @@ def main() -> None:
                 old = measure(model, background, rows, truth, budget, arguments.seeds)
             new = measure(model, background, rows, truth, budget, arguments.seeds)
             gains[kind].append(old[0] / max(new[0], 1e-300))
+            by_budget[budget].append((np.log(gains[kind][-1]), old[3], new[3]))
             cells = f"{gains[kind][-1]:.2f} | {100 * old[1]:.0f} | {100 * new[1]:.0f} | {old[2]:.2f} | {new[2]:.2f}"
             lines.append(f"| {name} | {budget:,} | {cells} | {old[3]:.0f} | {new[3]:.0f} | {new[4]} |")
             print(lines[-1], flush=True)
@@ -164,6 +179,10 @@ def main() -> None:
             low = f"smallest {min(values):.2f}, below 0.9 in {sum(v < 0.9 for v in values)} of {len(values)}"
             middle = f"in the geometric mean {np.exp(np.mean(np.log(values))):.2f}, median {np.median(values):.2f}"
             lines.append(f"{kind}: {middle}, largest {max(values):.1f}, {low}.")
+    for budget, values in by_budget.items():
+        gain, before, after = np.mean(values, axis=0)
+        times = f"own milliseconds a row {before:.1f} with the ridge alone, {after:.1f} with trials"
+        lines.append(f"{budget:,} evaluations: in the geometric mean {np.exp(gain):.2f}, {times}.")
     text = "\n".join(lines) + "\n"
     print(text)
     if not arguments.only:

@@ -16,7 +16,7 @@ import numpy as np
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray, IntArray
 from controlshap.data.players import Players
-from controlshap.functions.base import KnownFunction
+from controlshap.functions.base import KnownFunction, Sum
 from controlshap.models.model import Model
 from controlshap.statistics.control_variate import KnownValues
 from controlshap.values.base import Imputer
@@ -92,6 +92,8 @@ class FoldedRows:
         Which of the model's outputs.
     memo : dict
         Results that do not depend on the fold left out, or that two fits use.
+    row_memo : dict
+        Those that do not depend on the outputs either: one dict for all outputs, and for what a `start` leaves of them.
     """
 
     rows: FloatArray
@@ -99,6 +101,13 @@ class FoldedRows:
     fold: IntArray
     output: int = 0
     memo: dict[Any, Any] = field(default_factory=dict)
+    row_memo: dict[Any, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of_outputs(cls, rows: FloatArray, outputs: FloatArray, fold: IntArray) -> list[FoldedRows]:
+        """The same rows for each of some outputs `(n, outputs)`."""
+        row_memo: dict[Any, Any] = {}
+        return [cls(rows, of_output, fold, number, row_memo=row_memo) for number, of_output in enumerate(outputs.T)]
 
     def others(self, fold: int | None) -> IntArray:
         """Numbers of the rows outside a fold; all of them for None."""
@@ -106,9 +115,11 @@ class FoldedRows:
 
     def remember(self, key: Any, make: Callable[[], _Made]) -> _Made:
         """Call `make` once, and return its result from then on."""
-        if key not in self.memo:
-            self.memo[key] = make()
-        return cast("_Made", self.memo[key])
+        return _remember(self.memo, key, make)
+
+    def remember_rows(self, key: Any, make: Callable[[], _Made]) -> _Made:
+        """The same for what does not depend on the outputs."""
+        return _remember(self.row_memo, key, make)
 
     def thin(self, most: int) -> FoldedRows:
         """About `most` of the rows, evenly spread, the same ones every time."""
@@ -117,7 +128,10 @@ class FoldedRows:
 
         def make() -> FoldedRows:
             chosen = np.unique(np.linspace(0, len(self.rows) - 1, most).astype(np.int64))
-            return FoldedRows(self.rows[chosen], self.outputs[chosen], self.fold[chosen], self.output)
+            row_memo = self.remember_rows(("thin", most), dict[Any, Any])
+            return FoldedRows(
+                self.rows[chosen], self.outputs[chosen], self.fold[chosen], self.output, row_memo=row_memo
+            )
 
         return self.remember(("thin", most), make)
 
@@ -125,7 +139,8 @@ class FoldedRows:
         """The rows with the predictions of a function subtracted from their outputs."""
 
         def make() -> FoldedRows:
-            return FoldedRows(self.rows, self.outputs - predict(self.rows), self.fold, self.output)
+            left = self.outputs - predict(self.rows)
+            return FoldedRows(self.rows, left, self.fold, self.output, row_memo=self.row_memo)
 
         return self.remember(("subtract", key), make)
 
@@ -151,6 +166,12 @@ class FoldedRows:
         """Columns of mean 0 and standard deviation 1."""
         result: FloatArray = (self.rows - self.center) / self.scale
         return result
+
+
+def _remember(memo: dict[Any, Any], key: Any, make: Callable[[], _Made]) -> _Made:
+    if key not in memo:
+        memo[key] = make()
+    return cast("_Made", memo[key])
 
 
 @dataclass(frozen=True)
@@ -205,8 +226,24 @@ class Control(ABC):  # noqa: B024 (which of the methods are implemented is for t
         raise NotImplementedError(f"{type(self).__name__} is not prepared before sampling")
 
     def fit(self, data: FoldedRows, fold: int | None) -> KnownFunction:
-        """Fit a function to the rows outside a fold (None: to all)."""
-        raise NotImplementedError(f"{type(self).__name__} is not fitted to evaluated rows")
+        """Fit a function to the rows outside a fold (None: to all): `start`, and to what it leaves."""
+        if not self.is_fitted:
+            raise NotImplementedError(f"{type(self).__name__} is not fitted to evaluated rows")
+
+        def make() -> KnownFunction:
+            added = self.fit_targets(self.targets(data, fold, self.max_rows), fold)
+            return added if self.start is None else Sum(self.start.fit(data, fold), added)
+
+        return data.remember((self, fold), make)
+
+    def targets(self, data: FoldedRows, fold: int | None, most: int) -> FoldedRows:
+        """About so many of the rows, with what `start` leaves of their outputs."""
+        rows = data.thin(most)
+        return rows if self.start is None else rows.subtract((self.start, fold), self.start.fit(data, fold).predict)
+
+    def fit_targets(self, data: FoldedRows, fold: int | None) -> KnownFunction:
+        """Fit a function to the rows outside a fold, of which `start` has been subtracted."""
+        raise NotImplementedError(f"{type(self).__name__} has neither `fit` nor `fit_targets`")
 
     def leaves(self, data: FoldedRows, folds: Sequence[int], limit: float) -> float:  # noqa: ARG002
         """Sum of squares left of folds that the fits did not see; may be infinite where it is far over a limit."""

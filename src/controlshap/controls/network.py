@@ -53,11 +53,10 @@ class RidgeNetwork(Control):
     def __post_init__(self) -> None:
         check_at_least(self, n_hidden=1, max_parameters=1, n_folds=2, max_rows=100)
 
-    def fit(self, data: FoldedRows, fold: int | None) -> Network:
+    def fit_targets(self, data: FoldedRows, fold: int | None) -> Network:
         """Fit by Levenberg-Marquardt steps from the ridge fit."""
         each = data.rows.shape[1] + 2  # weights, constant and scale
-        n_hidden = max(1, min(self.n_hidden, self.max_parameters // each))
-        return data.remember((self, fold), lambda: fit_network(data.thin(self.max_rows), fold, n_hidden))
+        return fit_network(data, fold, max(1, min(self.n_hidden, self.max_parameters // each)))
 
 
 def in_own_units(

@@ -83,7 +83,7 @@ def fit_polynomial(
     # one design for all folds: each uses those of its terms whose columns are its own
     others = [_columns(data, k, degree, max_terms) for k in data.labels if k >= 0 and len(data.labels) > 1]
     every = np.unique(np.concatenate([own, *others]))
-    design = data.remember(("design", tuple(every)), lambda: Design.of(data, every))
+    design = data.remember_rows(("design", tuple(every)), lambda: Design.of(data, every))
     used = np.isin(design.first, own) & np.isin(design.second, own)
     chosen = np.flatnonzero(np.concatenate([np.ones(len(data.scale), dtype=bool), used, [True]]))
     targets = targets[design.order]
@@ -179,7 +179,7 @@ def _largest(data: FoldedRows, fold: int | None, max_terms: int) -> IntArray:
     # k columns have k (k + 1) / 2 products
     most = int((np.sqrt(8.0 * max(0, max_terms - len(data.scale)) + 1.0) - 1.0) / 2.0)
     if len(usable) > most:
-        linear = data.remember("linear", lambda: Design.of(data, usable[:0]))
+        linear = data.remember_rows("linear", lambda: Design.of(data, usable[:0]))
         outside = [k for k in data.labels if k != fold]
         gram, right = linear.moments(outside, np.arange(len(linear.terms)), data.outputs[linear.order])
         effect = np.abs(_solve(gram, right, 1e-6)[:-1])

@@ -29,13 +29,13 @@ class SharedSurrogate(Control):
     functions : tuple of KnownFunction
     n_evaluations : int
         Model evaluations that were fitted to.
-    beside : tuple of Control
-        Empty where the surrogate saves the time of fitting; else each row has what it has alone, too.
+    beside : bool
+        Whether each row has what it has alone, too; else the surrogate saves the time of fitting.
     """
 
     functions: tuple[KnownFunction, ...]
     n_evaluations: int
-    beside: tuple[Control, ...] = ()
+    beside: bool = False
     n_folds: int = 5
     max_rows: int = 100
 
@@ -88,17 +88,17 @@ def calibrate_margin(margin: KnownFunction, rows: FloatArray, outputs: FloatArra
     return Margin(tuple(Blend(margin, line[1:], float(line[0])) for line in lines.T))
 
 
-def fit_shared(known: EvaluatedRows, learner: Control, beside: tuple[Control, ...] = ()) -> SharedSurrogate:
+def fit_shared(known: EvaluatedRows, learner: Control, *, beside: bool = False) -> SharedSurrogate:
     """Fit to all rows."""
-    return _fit_outputs(_split_outputs(known), learner, beside)
+    return _fit_outputs(_split_outputs(known), learner, beside=beside)
 
 
 def _split_outputs(known: EvaluatedRows) -> list[FoldedRows]:
     no_fold = np.full(len(known), -1)
-    return [FoldedRows(known.rows, known.outputs[:, o], no_fold, o) for o in range(known.outputs.shape[1])]
+    return FoldedRows.of_outputs(known.rows, known.outputs, no_fold)
 
 
-def _fit_outputs(data: list[FoldedRows], learner: Control, beside: tuple[Control, ...] = ()) -> SharedSurrogate:
+def _fit_outputs(data: list[FoldedRows], learner: Control, *, beside: bool = False) -> SharedSurrogate:
     return SharedSurrogate(tuple(learner.fit(of_output, None) for of_output in data), len(data[0].rows), beside)
 
 

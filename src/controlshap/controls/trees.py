@@ -16,7 +16,7 @@ from controlshap.controls.network import RidgeNetwork
 from controlshap.controls.polynomial import Polynomial
 from controlshap.controls.ridge import RIDGE, LogisticRidge
 from controlshap.controls.wide_network import WaveNetwork, WideNetwork
-from controlshap.functions.base import KnownFunction, Sum
+from controlshap.functions.base import KnownFunction
 from controlshap.functions.tree_readers.lightgbm import read_text
 from controlshap.functions.tree_readers.sklearn import read_histogram_boosting
 from controlshap.functions.trees import Nodes, TreeFunction
@@ -78,20 +78,14 @@ class Trees(Control):
         return read_trees(self.model)
 
     def fit(self, data: FoldedRows, fold: int | None) -> KnownFunction:
-        """Fit by boosting."""
+        """Fit by boosting, unless an ensemble is given."""
         if self.model is not None:
             return data.remember(self, lambda: self._select_output(data.output))
-        return data.remember((self, fold), lambda: self._boost(data, fold))
+        return super().fit(data, fold)
 
-    def _boost(self, data: FoldedRows, fold: int | None) -> KnownFunction:
-
-        thin = data.thin(self.max_rows)
-        settings = (self.n_trees, self.n_leaves, self.learning_rate)
-        if self.start is None:
-            return fit_boosting(thin, fold, *settings)
-        first = self.start.fit(data, fold)
-        residuals = thin.subtract((self.start, fold), first.predict)
-        return Sum(first, fit_boosting(residuals, fold, *settings))
+    def fit_targets(self, data: FoldedRows, fold: int | None) -> TreeFunction:
+        """Fit by boosting."""
+        return fit_boosting(data, fold, self.n_trees, self.n_leaves, self.learning_rate)
 
     def _select_output(self, output: int) -> KnownFunction:
         """The given ensemble's function of one output of the model."""

@@ -19,7 +19,6 @@ from controlshap._types import FloatArray, IntArray
 from controlshap.controls.base import Control, FoldedRows, check_at_least
 from controlshap.controls.network import in_own_units
 from controlshap.controls.ridge import RIDGE, LogisticRidge
-from controlshap.functions.base import KnownFunction, Sum
 from controlshap.functions.network import Network
 from controlshap.functions.waves import Waves
 
@@ -67,10 +66,9 @@ class WideNetwork(Control):
     def __post_init__(self) -> None:
         check_at_least(self, n_hidden=1, n_steps=1, n_folds=2, max_rows=100)
 
-    def fit(self, data: FoldedRows, fold: int | None) -> Network:
+    def fit_targets(self, data: FoldedRows, fold: int | None) -> Network:
         """Fit by stochastic gradient steps."""
-        thin = data.thin(self.max_rows)
-        return data.remember((self, fold), lambda: fit_wide_network(thin, fold, self.n_hidden, self.n_steps))
+        return fit_wide_network(data, fold, self.n_hidden, self.n_steps)
 
 
 @final
@@ -102,17 +100,9 @@ class WaveNetwork(Control):
     def __post_init__(self) -> None:
         check_at_least(self, n_waves=1, n_steps=1, n_folds=2, max_rows=100)
 
-    def fit(self, data: FoldedRows, fold: int | None) -> KnownFunction:
+    def fit_targets(self, data: FoldedRows, fold: int | None) -> Waves:
         """Fit by stochastic gradient steps."""
-        return data.remember((self, fold), lambda: self._fit(data.thin(self.max_rows), fold))
-
-    def _fit(self, thin: FoldedRows, fold: int | None) -> KnownFunction:
-
-        if self.start is None:
-            return fit_waves(thin, fold, self.n_waves, self.n_steps)
-        first = self.start.fit(thin, fold)
-        residuals = thin.subtract((self.start, fold), first.predict)
-        return Sum(first, fit_waves(residuals, fold, self.n_waves, self.n_steps))
+        return fit_waves(data, fold, self.n_waves, self.n_steps)
 
 
 @dataclass(frozen=True)

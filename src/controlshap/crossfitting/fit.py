@@ -202,7 +202,7 @@ def training_rows(sampler: UnitSampler, folds: Folds, most: int) -> list[FoldedR
         outputs.append(values[units].reshape(-1, values.shape[3]))
         labels.append(np.repeat(folds.of(ids[units]), per_unit))
     every, answers, fold = np.concatenate(rows), np.concatenate(outputs), np.concatenate(labels)
-    return [FoldedRows(every, answers[:, output], fold, output) for output in range(answers.shape[1])]
+    return FoldedRows.of_outputs(every, answers, fold)
 
 
 def sample_evaluations(sampler: UnitSampler, most: int, rng: np.random.Generator) -> EvaluatedRows:

@@ -108,16 +108,16 @@ class Learner:
     def _choose(self, old: list[EvaluatedRows], new: list[EvaluatedRows], n_rows: int) -> SharedSurrogate:
         """The function of a generation of so many rows: fitted to all, or the one that was given."""
         candidates = candidate_learners(n_rows, correlated=self.problem.correlated)
-        best, beside = 0, (LogisticRidge(),)
+        best = 0
         if old and new and (len(candidates) > 1 or self.given is not None):
             held = EvaluatedRows.concatenate(new)
             errors = compare_learners(EvaluatedRows.concatenate(old), held, candidates)
             best = errors.index(min(errors))
             if self.given is not None and self.given.errors(held) < errors[best]:
-                return replace(self.given, beside=beside)
+                return replace(self.given, beside=True)
         elif self.given is not None:
-            return replace(self.given, beside=beside)
-        return fit_shared(EvaluatedRows.concatenate([*old, *new]), candidates[best], beside)
+            return replace(self.given, beside=True)
+        return fit_shared(EvaluatedRows.concatenate([*old, *new]), candidates[best], beside=True)
 
 
 @dataclass
