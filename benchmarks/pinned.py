@@ -12,8 +12,7 @@ where these are not the usual ones, and before the coefficient:
     device/torch/correlated/permutation/taylor/auto/no-groups/2-outputs/b200/none
 
 Settings that are refused are pinned by the type of the exception and its message, warnings by their categories. All is
-seeded. control="auto" is told that the model takes no time, so that no clock has a part in what is fitted; names that
-begin with clock/ leave that out. Bits are those of one machine and its libraries: compare where you wrote.
+seeded. Bits are those of one machine and its libraries: compare where you wrote.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import functools
-import inspect
 import itertools
 import json
 import multiprocessing
@@ -360,7 +358,7 @@ class Combination:
             settings["memory_limit"] = 2**20
         if self.way == "sampled":
             settings["max_background"] = 20
-        if "seconds_per_evaluation" in inspect.signature(cs.Explainer).parameters and self.way != "clock":
+        if self.way in ("slow", "fast"):
             settings["seconds_per_evaluation"] = 1.0 if self.way == "slow" else 0.0
         if self.way == "explain":
             return functools.partial(explain_at_once, self.target, table.background, settings)
@@ -483,7 +481,7 @@ def combinations() -> Iterator[Combination]:
                        coefficient=("units", "folds"))  # fmt: skip
     # ways of calling
     yield from crossed(way=("explain", "small-memory", "sampled", "one-row"), features=two, control=("auto", "none"))
-    yield from crossed(way="clock", features=two, estimator=("auto", "permutation", "kernel"), budget=300)
+    yield from crossed(way="fast", features=two, estimator=("auto", "permutation", "kernel"), budget=300)
     yield from crossed(way="slow", features=two, estimator=("auto", "permutation", "kernel"), budget=300)
     yield from crossed(way=("shared-ridge", "shared-trees"), features=two, stopping=("none", "tolerance"))
     # torch modules, as models and on their device

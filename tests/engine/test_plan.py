@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import controlshap as cs
+from controlshap.engine.choice import trials_pay_from
 
 RNG = np.random.default_rng(0)
 BACKGROUND = RNG.normal(size=(30, 9))
@@ -89,6 +90,19 @@ def test_time_that_is_stated_has_a_say():
     silent = cs.Explainer(model, BACKGROUND).plan(budget=1_000)
     names = [type(control).__name__ for control in silent.controls]
     assert names == ["LogisticRidge", "Polynomial", "ShallowTrees"], "the last two on trial"
+
+
+def test_trials_are_left_out_of_models_that_are_faster_than_they_are():
+    """The seconds from which they pay fall with the budget, since a part of their time is fixed."""
+    explainer = cs.Explainer(model, BACKGROUND, seconds_per_evaluation=1e-7)
+    least = [trials_pay_from(budget, 1) for budget in (500, 5_000)]
+    assert least[0] > least[1] > 1e-7
+    plan = explainer.plan(budget=1_000)
+    assert [type(control).__name__ for control in plan.controls] == ["LogisticRidge"]
+    assert "trials of others pay from" in plan.reasons["control"]
+    slower = cs.Explainer(model, BACKGROUND, seconds_per_evaluation=1.01 * least[0]).plan(budget=500)
+    assert "Polynomial" in [type(control).__name__ for control in slower.controls]
+    assert "trials" not in slower.reasons["control"]
 
 
 def kinds_of_units(rows=X[:1], f=model, budget=150, background=BACKGROUND, settings=None, **limits):

@@ -51,6 +51,9 @@ FEWEST_TO_LEAVE = 4
 SINGLE_PASSES = 1.1
 #: Seconds that fitting trees takes, for each fold and for each row.
 TREE_SECONDS = (0.03, 1.5e-5)
+#: Seconds that trials take of a row, in any case and for each evaluation; our own seconds for each evaluation without
+#: them; and by what they divide squared errors in the geometric mean (`benchmarks/fitted_controls.py`).
+TRIAL_SECONDS, OWN_SECONDS, TRIAL_GAIN = (0.018, 3.3e-6), 2.9e-6, 1.36
 
 
 @dataclass(frozen=True)
@@ -259,14 +262,16 @@ def choose_controls(
         reasons["control"] = "fitted to the evaluations themselves, at no extra cost"
         if problem.shared is not None:
             reasons["control"] = "fitted once, with explainer.fit_surrogate(...), for all rows"
-        return _choose_fitted_controls(problem, budget)
+        return _choose_fitted_controls(problem, budget, reasons)
     if not (problem.imputer.mixes_columns or problem.imputer.linear_in_x):
         reasons["control"] = "nothing is fitted to these units, and Taylor has no known values"
         return (), None
     return _choose_taylor(problem, budget, reasons), None
 
 
-def _choose_fitted_controls(problem: Problem, budget: int) -> tuple[tuple[Control, ...], tuple[Control, ...] | None]:
+def _choose_fitted_controls(
+    problem: Problem, budget: int, reasons: dict[str, str]
+) -> tuple[tuple[Control, ...], tuple[Control, ...] | None]:
     """Functions fitted to the evaluations, and Taylor where it is free.
 
     They know interactions of all orders, where pairs alone integrate a quadratic.
@@ -280,7 +285,12 @@ def _choose_fitted_controls(problem: Problem, budget: int) -> tuple[tuple[Contro
             return (Taylor(), *shared, LogisticRidge()), None
     slow = _choose_slow_learners(problem, budget)
     margin: tuple[Control, ...] = () if problem.margin is None else (problem.margin,)
-    own: tuple[Control, ...] = (LogisticRidge(), *margin, *choose_on_trial(problem, slow), *slow)
+    tried = choose_on_trial(problem, slow)
+    least = trials_pay_from(budget, problem.base.n_outputs)
+    if tried and problem.seconds is not None and problem.seconds < least:
+        reasons["control"] += f"; trials of others pay from {least:.1g} s an evaluation"
+        tried = ()
+    own: tuple[Control, ...] = (LogisticRidge(), *margin, *tried, *slow)
     if not shared:
         return own, None
     # a shared surrogate saves the time of fitting, unless there is time to spare or rows learn from each other
@@ -296,6 +306,17 @@ def choose_on_trial(problem: Problem, beside: tuple[Control, ...]) -> tuple[Cont
     # trees have no known values for players with an order or hierarchy
     fits = problem.players.arrangement is None and not beside
     return (quadratic, ShallowTrees(on_trial=True)) if fits else (quadratic,)
+
+
+def trials_pay_from(budget: int, n_outputs: int) -> float:
+    """Seconds of an evaluation from which controls on trial save more time than they take.
+
+    They divide squared errors by g, as g times the budget B would without them: `(g - 1) B` further evaluations, of s
+    seconds and our own each. Trials of t seconds pay where `t < (g - 1) B (s + own)`.
+    """
+    fixed, each = TRIAL_SECONDS
+    seconds = n_outputs * (fixed / budget + each)
+    return max(0.0, seconds / (TRIAL_GAIN - 1.0) - OWN_SECONDS)
 
 
 def _choose_taylor(problem: Problem, budget: int, reasons: dict[str, str]) -> tuple[Control, ...]:
