@@ -25,7 +25,7 @@ from controlshap.controls import trees as boosting
 from controlshap.controls.base import FoldedRows
 from controlshap.controls.network import fit_network
 from controlshap.controls.polynomial import fit_polynomial
-from controlshap.controls.ridge import fit_ridge
+from controlshap.controls.ridge import fit_logistic, fit_ridge
 from controlshap.crossfitting.folds import deal
 from controlshap.data.players import resolve_players
 from controlshap.functions.base import Sum
@@ -205,7 +205,7 @@ def test_a_model_that_is_no_sum_of_trees_is_refused():
 
 def test_a_polynomial_is_found_again():
     wanted = quadratic()
-    found = fit_polynomial(folded(output=wanted.predict), 3, 2, 300)
+    found, _ = fit_polynomial(folded(output=wanted.predict), 3, 2, 300)
     rows = folded(seed=9).rows
     # the penalty of 1e-6 per row moves coefficients by about that share
     assert_allclose(found.predict(rows), wanted.predict(rows), atol=1e-3 * np.ptp(wanted.predict(rows)))
@@ -214,7 +214,7 @@ def test_a_polynomial_is_found_again():
 def test_degree_one_has_no_products_and_finds_a_line():
     slope = np.arange(7.0)
     data = folded(output=lambda rows: rows @ slope + 2.0)
-    found = fit_polynomial(data, None, 1, 300)
+    found, _ = fit_polynomial(data, None, 1, 300)
     assert not found.quadratic.any()
     assert_allclose(found.predict(data.rows), data.outputs, atol=1e-3 * np.ptp(data.outputs))
 
@@ -225,7 +225,7 @@ def test_products_are_of_the_columns_that_matter_most(max_terms, most_columns):
     rows = rng.normal(size=(300, 7))
     effects = np.array([0.1, 5.0, 0.2, 4.0, 0.3, 3.0, 0.4])
     data = FoldedRows(rows, rows @ effects + rows[:, 1] * rows[:, 3], np.zeros(300, dtype=int))
-    found = fit_polynomial(data, None, 2, max_terms)
+    found, _ = fit_polynomial(data, None, 2, max_terms)
     assert_allclose(found.quadratic, found.quadratic.T, rtol=1e-12)
     used = np.flatnonzero(found.quadratic.any(axis=0))
     strongest = np.argsort(-effects)[:most_columns]
@@ -297,6 +297,16 @@ def test_a_ridge_does_not_diverge_on_a_steep_network(seed):
         error = ((function.predict(data.rows[keep]) - data.outputs[keep]) ** 2).mean()
         assert error < 0.5 * data.outputs[keep].var()
         assert function.draw_values(x, draws, players) is not None
+
+
+def test_a_linear_function_is_found_by_a_ridge_that_may_be_linear():
+    slope = np.arange(1.0, 8.0)
+    data = folded(200, output=lambda rows: 3.0 + rows @ slope)
+    keep = data.fold == 1
+    gaps = [fit(data, 1).predict(data.rows[keep]) - data.outputs[keep] for fit in (fit_ridge, fit_logistic)]
+    left = [np.abs(gap).max() / data.outputs.std() for gap in gaps]
+    assert left[0] < 1e-4
+    assert left[1] > 0.01  # a logistic function bends
 
 
 def test_a_network_beats_its_ridge_and_finds_small_networks():

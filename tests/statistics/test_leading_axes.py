@@ -154,7 +154,7 @@ def test_regressions_of_rows_together_are_those_of_rows_alone(name, as_array):
             (together.solve(w[None])[0], alone.solve(w[None])[0]),
             (together.pseudo_values(w), alone.pseudo_values(w)),
             (together.residual_pseudo_values(w), alone.residual_pseudo_values(w)),
-            (together.largest_jump(w), alone.largest_jump(w)),
+            (together.jump_if_unseen(w), alone.jump_if_unseen(w)),
             (root.factors, LeastSquares().roots(alone, design, None).factors),
         ):
             assert_allclose(ours[row], theirs, rtol=1e-8, atol=1e-11)

@@ -84,9 +84,9 @@ def test_a_silent_player_may_jump_as_others_do(as_array):
 
 
 @pytest.mark.parametrize("n_walks", [1, 2])
-def test_without_any_spread_a_jump_is_the_largest_contribution_of_a_walk(n_walks, as_array):
+def test_without_any_spread_a_jump_is_the_mean_contribution_of_a_walk_by_squares(n_walks, as_array):
     errors, dof = allowed(np.tile([2.0, -1.0, 0.0], (50, 1)), as_array, n_walks=n_walks)
-    np.testing.assert_allclose(errors, 2.0 / (n_walks * 50))
+    np.testing.assert_allclose(errors, np.sqrt(17.0 / 5.0) / (n_walks * 50))
     assert (dof == 3.0).all()
 
 

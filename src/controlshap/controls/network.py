@@ -15,7 +15,7 @@ from scipy.special import expit
 
 from controlshap._types import FloatArray
 from controlshap.controls.base import Control, FoldedRows, check_at_least
-from controlshap.controls.ridge import fit_ridge
+from controlshap.controls.ridge import fit_logistic
 from controlshap.functions.network import Network
 
 #: Ridge penalty per row, on standardised columns and outputs.
@@ -108,7 +108,7 @@ def fit_network(data: FoldedRows, fold: int | None, n_hidden: int) -> Network:
 def _start(
     data: FoldedRows, fold: int | None, n_hidden: int, units: tuple[float, float], rng: np.random.Generator
 ) -> _Parameters:
-    ridge = fit_ridge(data, fold)
+    ridge = fit_logistic(data, fold)
     q = data.rows.shape[1] + 1
     finite = np.where(np.isfinite(data.scale), data.scale, 0.0)
     direction = np.append(ridge.weights[0] * finite, ridge.intercepts[0] + ridge.weights[0] @ data.center)

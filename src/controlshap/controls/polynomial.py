@@ -19,6 +19,8 @@ from controlshap.functions.polynomial import Quadratic
 #: Ridge penalties per row, on standardised columns, of which the best on a fold left out is taken. The first leaves an
 #: exact quadratic exact; the others keep as many terms as rows from interpolating these.
 PENALTIES = (1e-6, 1e-2, 1e-1)
+#: Share of the squares of the outputs below which nothing needs to be fitted first.
+EXACT = 1e-10
 
 
 @final
@@ -35,7 +37,8 @@ class Polynomial(Control):
     max_terms : int
         Most terms; products are formed of the columns with the largest linear effects.
     start : LogisticRidge or None
-        Fitted first; the polynomial takes its residuals. None fits the polynomial to the model alone.
+        Fitted first; the polynomial takes its residuals, or the model alone where that predicts a fold left out better.
+        None fits the polynomial to the model alone in any case.
     n_folds : int
         As for LogisticRidge.
     max_rows : int
@@ -63,20 +66,22 @@ class Polynomial(Control):
         return data.remember((self, fold), lambda: self._fit(data, data.thin(self.max_rows), fold))
 
     def _fit(self, data: FoldedRows, thin: FoldedRows, fold: int | None) -> KnownFunction:
-
-        if self.start is None:
-            return fit_polynomial(thin, fold, self.degree, self.max_terms)
+        alone, left = fit_polynomial(thin, fold, self.degree, self.max_terms)
+        if self.start is None or left <= EXACT * float(thin.outputs @ thin.outputs):
+            return alone
         first = self.start.fit(data, fold)
         residuals = thin.outputs - first.predict(thin.rows)
-        return Sum(first, fit_polynomial(thin, fold, self.degree, self.max_terms, residuals))
+        beside, left_beside = fit_polynomial(thin, fold, self.degree, self.max_terms, residuals)
+        return alone if left < left_beside else Sum(first, beside)
 
 
 def fit_polynomial(
     data: FoldedRows, fold: int | None, degree: int, max_terms: int, targets: FloatArray | None = None
-) -> Quadratic:
-    """Fit a polynomial to the rows outside a fold: to their outputs, or to `targets` (n,) in place of these.
+) -> tuple[Quadratic, float]:
+    """Fit a polynomial to the rows outside a fold, and say what it leaves of another fold, as a sum of squares.
 
-    Products are of those columns that matter most (by a linear fit to the outputs), as many as `max_terms` allows.
+    It is fitted to their outputs, or to `targets` (n,) in place of these. Products are of those columns that matter
+    most (by a linear fit to the outputs), as many as `max_terms` allows.
     """
     targets = data.outputs if targets is None else targets
     own = _columns(data, fold, degree, max_terms)
@@ -88,22 +93,42 @@ def fit_polynomial(
     chosen = np.flatnonzero(np.concatenate([np.ones(len(data.scale), dtype=bool), used, [True]]))
     targets = targets[design.order]
     outside = [k for k in data.labels if k != fold]
-    gram, right = design.moments(outside, chosen, targets)
-    penalty, folds = PENALTIES[0], [k for k in outside if k >= 0]
-    if len(folds) > 1:
-        # the next fold shows the penalty, in fits that know neither it nor the fold left out
-        shown = min((k for k in folds if fold is None or k > fold), default=folds[0])
-        penalty = _choose_penalty(gram, right, *design.moments([shown], chosen, targets))
-    return _in_own_units(_solve(gram, right, penalty), data, design.first[used], design.second[used])
+    folds = [k for k in outside if k >= 0]
+    # the next fold shows the penalty, in fits that know neither it nor the fold left out
+    shown = min((k for k in folds if fold is None or k > fold), default=folds[0]) if len(folds) > 1 else None
+    every_moment = design.moments(outside, chosen, targets)
+    of_shown = every_moment if shown is None else design.moments([shown], chosen, targets)
+    of_others = every_moment if shown is None else every_moment.without(of_shown)
+    left = [of_shown.left_by(of_others.solve(penalty)) for penalty in PENALTIES[: 1 if shown is None else None]]
+    solution = every_moment.solve(PENALTIES[int(np.argmin(left))])
+    return _in_own_units(solution, data, design.first[used], design.second[used]), min(left)
 
 
-def _choose_penalty(gram: FloatArray, right: FloatArray, of_shown: FloatArray, right_of_shown: FloatArray) -> float:
-    """The penalty with which a fit to the others leaves least of the fold that is shown."""
-    gram, right = gram - of_shown, right - right_of_shown
-    fits = [_solve(gram, right, penalty) for penalty in PENALTIES]
-    # sums of squares, but for what does not depend on the fit
-    squares = [float(fit @ of_shown @ fit - 2.0 * fit @ right_of_shown) for fit in fits]
-    return PENALTIES[int(np.argmin(squares))]
+@dataclass(frozen=True)
+class TermMoments:
+    """Sums over rows of products of terms with each other and with targets, and of squares of targets."""
+
+    gram: FloatArray
+    right: FloatArray
+    squares: float
+
+    def without(self, other: TermMoments) -> TermMoments:
+        """The sums over the rows that are not among the others."""
+        return TermMoments(self.gram - other.gram, self.right - other.right, self.squares - other.squares)
+
+    def solve(self, penalty: float) -> FloatArray:
+        """Coefficients of penalised least squares; the last is the constant, without penalty."""
+        penalties = np.full(len(self.gram), penalty * max(1.0, self.gram[-1, -1]))
+        penalties[-1] = 0.0
+        penalties += 1e-12 * np.trace(self.gram)
+        penalised = self.gram.copy()
+        penalised.ravel()[:: len(penalised) + 1] += penalties
+        _, solution, failed = scipy.linalg.lapack.dposv(penalised.T, self.right, overwrite_a=True)
+        return np.linalg.solve(self.gram + np.diag(penalties), self.right) if failed else solution
+
+    def left_by(self, solution: FloatArray) -> float:
+        """Sum of squares of what a solution leaves of the targets."""
+        return max(0.0, float(self.squares + solution @ self.gram @ solution - 2.0 * solution @ self.right))
 
 
 @dataclass(frozen=True)
@@ -143,28 +168,21 @@ class Design:
             np.multiply(column, chosen[number:], out=terms[begin:end])
         return cls(terms, order, places, first, second)
 
-    def moments(self, folds: Sequence[int], chosen: IntArray, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Sums over the rows of some folds of products of chosen terms with each other, and with targets."""
-        n_terms = len(self.terms)
+    def moments(self, folds: Sequence[int], chosen: IntArray, targets: FloatArray) -> TermMoments:
+        """TermMoments of chosen terms and of targets over the rows of some folds."""
+        n_terms, squares = len(self.terms), 0.0
         gram, right = np.zeros((n_terms, n_terms)), np.zeros(n_terms)
         for k in folds:
             of_fold = self.terms[:, self.places[k]]
             if k not in self.grams:
                 self.grams[k] = of_fold @ of_fold.T
             gram += self.grams[k]
-            right += of_fold @ targets[self.places[k]]
-        return (gram, right) if len(chosen) == n_terms else (gram[np.ix_(chosen, chosen)], right[chosen])
-
-
-def _solve(gram: FloatArray, right: FloatArray, penalty: float) -> FloatArray:
-    """Coefficients from sums of products; the last is the constant, without penalty."""
-    penalties = np.full(len(gram), penalty * max(1.0, gram[-1, -1]))
-    penalties[-1] = 0.0
-    penalties += 1e-12 * np.trace(gram)
-    penalised = gram.copy()
-    penalised.ravel()[:: len(gram) + 1] += penalties
-    _, solution, failed = scipy.linalg.lapack.dposv(penalised.T, right, overwrite_a=True)
-    return np.linalg.solve(gram + np.diag(penalties), right) if failed else solution
+            of_targets = targets[self.places[k]]
+            right += of_fold @ of_targets
+            squares += float(of_targets @ of_targets)
+        if len(chosen) == n_terms:
+            return TermMoments(gram, right, squares)
+        return TermMoments(gram[np.ix_(chosen, chosen)], right[chosen], squares)
 
 
 def _columns(data: FoldedRows, fold: int | None, degree: int, max_terms: int) -> IntArray:
@@ -181,8 +199,8 @@ def _largest(data: FoldedRows, fold: int | None, max_terms: int) -> IntArray:
     if len(usable) > most:
         linear = data.remember_rows("linear", lambda: Design.of(data, usable[:0]))
         outside = [k for k in data.labels if k != fold]
-        gram, right = linear.moments(outside, np.arange(len(linear.terms)), data.outputs[linear.order])
-        effect = np.abs(_solve(gram, right, 1e-6)[:-1])
+        moments = linear.moments(outside, np.arange(len(linear.terms)), data.outputs[linear.order])
+        effect = np.abs(moments.solve(1e-6)[:-1])
         usable = np.sort(usable[np.argsort(-effect[usable], kind="stable")[:most]])
     return usable
 

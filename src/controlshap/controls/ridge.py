@@ -1,4 +1,4 @@
-"""The control that "auto" begins with: `low + width sigmoid(c + beta . r)`, fitted to evaluated rows.
+"""The control that "auto" begins with: `low + width sigmoid(c + beta . r)`, or `c + beta . r` where that fits better.
 
 Gauss-Newton steps on the squared error, which is what a control variate leaves over, from a constant. A step that would
 raise the error is halved: whole steps diverge on steep models. A ridge penalty keeps the coefficients of separable
@@ -25,6 +25,8 @@ PENALTY = 1e-6
 FIRST_STEPS, MORE_STEPS, MOST_HALVINGS = 10, 2, 8
 #: Stop when a step lowers the error by no more than this share.
 ENOUGH = 1e-4
+#: Mean squared error, of outputs scaled to (0, 1), of a linear function that is as good as exact.
+EXACT = 1e-7
 #: Outputs outside [0, 1] are taken to lie in their observed range, widened by this share.
 WIDENED = 0.1
 #: Entries of the design beyond which rows are left out, and how many rows are kept in any case.
@@ -36,7 +38,9 @@ FIRST_ROWS = 600
 @final
 @dataclass(frozen=True)
 class LogisticRidge(Control):
-    """`low + width sigmoid(c + beta . r)`: right for probabilities, and for most that saturates.
+    """`low + width sigmoid(c + beta . r)`, right for probabilities and for most that saturates, or a linear function.
+
+    Both have as many parameters, so the one that leaves less of the rows that it is fitted to is taken.
 
     Parameters
     ----------
@@ -69,12 +73,32 @@ RIDGE = LogisticRidge()
 
 
 def fit_ridge(data: FoldedRows, fold: int | None, max_rows: int = 8000) -> Network:
-    """Fit a logistic ridge function to the rows outside a fold: to some of them first, which is most of the way."""
+    """Fit a linear and a logistic ridge function to the rows outside a fold, and take the better one."""
+    ridge = _outside(data, fold, max_rows)
+    slopes, left = ridge.fit_line()
+    if left <= EXACT * len(ridge.design):
+        return ridge.line(slopes)
+    parameters, error = _fit_curve(ridge)
+    return ridge.network(parameters) if error <= left else ridge.line(slopes)
+
+
+def fit_logistic(data: FoldedRows, fold: int | None, max_rows: int = 8000) -> Network:
+    """Fit a logistic ridge function, in any case."""
+    ridge = _outside(data, fold, max_rows)
+    return ridge.network(_fit_curve(ridge)[0])
+
+
+def _outside(data: FoldedRows, fold: int | None, max_rows: int) -> RidgeData:
+    """The rows outside a fold, fewer if there are many."""
     thin = data.thin(min(max_rows, max(FEWEST_ROWS, MOST_ENTRIES // data.rows.shape[1])))
     keep = thin.others(fold)
-    ridge = RidgeData.standardise(thin.rows[keep], thin.outputs[keep])
-    some = ridge.every(max(1, len(keep) // FIRST_ROWS))
-    return ridge.network(ridge.refine(some.fit(), MORE_STEPS))
+    return RidgeData.standardise(thin.rows[keep], thin.outputs[keep])
+
+
+def _fit_curve(ridge: RidgeData) -> tuple[FloatArray, float]:
+    """Parameters of the logistic function, and their error: from some of the rows first, which is most of the way."""
+    some = ridge.every(max(1, len(ridge.design) // FIRST_ROWS))
+    return ridge.refine(some.fit(), MORE_STEPS)
 
 
 @dataclass(frozen=True)
@@ -119,6 +143,23 @@ class RidgeData:
         intercept = parameters[-1] - coef @ self.center
         return Network(self.low, np.zeros(len(coef)), coef[None], np.array([intercept]), np.array([self.width]))
 
+    def line(self, slopes: FloatArray) -> Network:
+        """Coefficients of the columns as a network without hidden units, which is a linear function."""
+        linear, nothing = self.width * slopes[:-1] / self.scale, np.zeros(0)
+        constant = float(self.low + self.width * slopes[-1] - linear @ self.center)
+        return Network(constant, linear, np.zeros((0, len(linear))), nothing, nothing)
+
+    def fit_line(self) -> tuple[FloatArray, float]:
+        """Coefficients `(columns + 1,)` of a linear function of the columns, and its penalised squared error."""
+        gram, mean = self.design.T @ self.design, self.shares.mean()
+        diagonal = gram.ravel()[:: len(gram) + 1]
+        diagonal += self._penalty + 1e-10 * diagonal.mean()
+        # columns are centred, so that the constant is the mean
+        slopes: FloatArray = np.linalg.solve(gram, self.design.T @ (self.shares - mean))
+        slopes[-1] = mean
+        gap = self.shares - self.design @ slopes
+        return slopes, float(gap @ gap + self._penalty @ slopes**2)
+
     def every(self, stride: int) -> RidgeData:
         """Every so many-th of the rows."""
         return replace(self, design=self.design[::stride].copy(), shares=self.shares[::stride].copy())
@@ -128,10 +169,10 @@ class RidgeData:
         mean = float(np.clip(self.shares.mean(), 1e-3, 1.0 - 1e-3))
         constant: FloatArray = np.zeros(self.design.shape[1])
         constant[-1] = np.log(mean / (1.0 - mean))
-        return self.refine(constant, FIRST_STEPS)
+        return self.refine(constant, FIRST_STEPS)[0]
 
-    def refine(self, parameters: FloatArray, n_steps: int) -> FloatArray:
-        """Take a few Gauss-Newton steps, none of which raises the error."""
+    def refine(self, parameters: FloatArray, n_steps: int) -> tuple[FloatArray, float]:
+        """Take a few Gauss-Newton steps, none of which raises the penalised squared error, and return that, too."""
         chances, error = self._predict(parameters)
         for _ in range(n_steps):
             before, candidate = error, self._step(parameters, chances)
@@ -143,7 +184,7 @@ class RidgeData:
                 candidate = 0.5 * (candidate + parameters)
             if before - error <= ENOUGH * before:
                 break
-        return parameters
+        return parameters, error
 
     def _predict(self, parameters: FloatArray) -> tuple[FloatArray, float]:
         """Predicted shares, and the penalised squared error."""

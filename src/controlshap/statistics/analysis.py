@@ -172,6 +172,8 @@ class _Solution:
         if terms.is_whole or (design.exact_within and design.sampling_fraction == 1.0):
             return estimate
         gap = sample.at_x[..., 0] - self.estimates[..., -1, :, 0]
+        if not terms.constrained:  # what contributions show of it needs no allowance
+            gap = gap - self.estimates[..., :-1, :, 0].sum(axis=-2)
         left = None if alpha is None else left_in_rows(sample, alpha)
         if not len(self.root.part) or self.root.block is not None:
             return allow_for_jump(estimate, self.root, terms, design.weights, sample.live, gap, left)

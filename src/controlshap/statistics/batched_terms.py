@@ -22,7 +22,7 @@ import scipy.linalg
 
 from controlshap._types import FloatArray
 from controlshap.statistics.batches import Batches
-from controlshap.statistics.terms import LeastSquaresTerms, MeanTerms, Terms
+from controlshap.statistics.terms import LeastSquaresTerms, MeanTerms, Terms, mean_by_squares
 from controlshap.statistics.visits import UnitIds
 
 Regressors = Callable[[], Iterable[tuple[UnitIds, FloatArray]]]
@@ -133,9 +133,9 @@ class LinearisedTerms:
         solution = np.concatenate([even + np.tensordot(self.lift, residual, axes=1), at_draws[None]])
         return solution.transpose(1, 0, 2)
 
-    def largest_jump(self, weights: FloatArray) -> FloatArray:
-        """The largest value times a bound on the influence of a unit: regressors are within 1/2 of their mean."""
-        values = np.abs(self.solve(weights[None])[0, :-1, :, 0]).max(axis=0)
+    def jump_if_unseen(self, weights: FloatArray) -> FloatArray:
+        """The mean value by squares, times a bound on the influence of a unit: regressors are within 1/2 of a mean."""
+        values = mean_by_squares(self.solve(weights[None])[0, :-1, :, 0], (-2,))
         result: FloatArray = values * np.abs(self.lift).sum(axis=1).max() / (2.0 * self.n_behind)
         return result
 

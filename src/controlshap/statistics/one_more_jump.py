@@ -56,15 +56,15 @@ def allow_for_jump(
     """The estimate with one more jump in its errors, and the degrees of freedom that its jumps leave.
 
     `root` is the covariance root that the first factors of the estimate come from, unit by unit, `live` (..., players)
-    are the players that are not known to be 0, and `gap` (..., outputs) is the sum of their values. For an estimate
-    with controls, `left` (..., components, outputs) are squares of what these leave in units of a new kind; infinite
-    where nothing is known of it.
+    are the players that are not known to be 0, and `gap` (..., outputs) is what units do not show of f(x) - v(0), the
+    sum of their values. For an estimate with controls, `left` (..., components, outputs) are squares of what these
+    leave in units of a new kind; infinite where nothing is known of it.
     """
     xp, speaking = namespace(estimate.values), terms.count_speaking()
     # f(x) may differ from v(0) although no unit shows any effect
-    largest = xp.maximum(terms.largest_jump(weights), xp.abs(gap) * float(weights.max()))
-    # in units of the largest jump of the row, since fourth powers overflow for outputs beyond 1e77
-    unit = xp.maximum(largest, xp.amax(xp.sqrt(estimate.variances), axis=-2))[..., None, :]
+    unseen = xp.maximum(terms.jump_if_unseen(weights), xp.abs(gap) * float(weights.max()))
+    # in units of a jump of the row, since fourth powers overflow for outputs beyond 1e77
+    unit = xp.maximum(unseen, xp.amax(xp.sqrt(estimate.variances), axis=-2))[..., None, :]
     unit = xp.where(unit > 0, unit, 1.0)
     variances, fourth = _sums_of_powers(estimate.factors / unit[..., None, :], root)
     new = None
@@ -74,7 +74,7 @@ def allow_for_jump(
         if speaking is not None:  # a player without effect in any unit shows nothing of a control
             new[..., :-1, :] = xp.where(speaking > 0, new[..., :-1, :], plain)
     n_factors = max(1.0, float(root.dof.sum()) - terms.n_fitted)
-    fallback = (largest / unit[..., 0, :]) ** 2
+    fallback = (unseen / unit[..., 0, :]) ** 2
     jump, dof = spread_of_jumps(variances, fourth, speaking, fallback, n_factors, live, new)
     return replace(estimate, dof=dof, allowance=jump * unit**2)
 

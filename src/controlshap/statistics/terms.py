@@ -75,8 +75,8 @@ class Terms(Protocol):
     def with_controls(self, controls: FloatArray, for_errors: FloatArray | None = None) -> Terms:
         """Terms with controls of known value 0 as further functions; `for_errors` takes their place in variances."""
 
-    def largest_jump(self, weights: FloatArray) -> Array:
-        """Change `(..., o)` of a value if one unit that showed no effect had shown the largest value of the model."""
+    def jump_if_unseen(self, weights: FloatArray) -> Array:
+        """Change `(..., o)` of a value if one unit that showed no effect had shown one as large as the model's."""
 
     def count_speaking(self) -> Array | None:
         """Effective number of units that show an effect of each player, `(..., p, o)`; None where every unit does."""
@@ -166,10 +166,10 @@ class MeanTerms:
     def draw_solutions(self, weights: FloatArray, at_x: FloatArray, at_draws: FloatArray) -> None:
         """None: the terms of a mean do not keep their draws apart."""
 
-    def largest_jump(self, weights: FloatArray) -> Array:
-        """The largest contribution, times the weight of a walk."""
-        xp, players = namespace(self.values), self.values[..., :-1, :, 0]
-        return float(weights.max()) / self.n_walks * xp.amax(xp.amax(xp.abs(players), axis=-2), axis=-2)
+    def jump_if_unseen(self, weights: FloatArray) -> Array:
+        """The mean contribution by squares, times the weight of a walk."""
+        players = self.values[..., :-1, :, 0]
+        return float(weights.max()) / self.n_walks * mean_by_squares(players, (-3, -2))
 
     def count_speaking(self) -> Array:
         """`(sum d^2)^2 / sum d^4` over units, with d from the median: 0 for a player that is the same in all."""
@@ -424,12 +424,12 @@ class LeastSquaresTerms:
         leverage = xp.einsum("...ij,...ij->...i", solved, reduced) * to_like(weights, reduced)
         return solved @ basis.T, leverage
 
-    def largest_jump(self, weights: FloatArray) -> Array:
-        """The largest value, times the largest influence of a unit."""
+    def jump_if_unseen(self, weights: FloatArray) -> Array:
+        """The mean value by squares, times the mean influence of a unit on a player; none of sizes that are whole."""
         values, (influence, _) = self.solve(weights[None])[0][..., :-1, :, 0], self.influence(weights)
-        xp = namespace(values)
-        largest = xp.amax(xp.amax(xp.abs(influence * to_like(weights[:, None], influence)), axis=-1), axis=-1)
-        return xp.amax(xp.abs(values), axis=-2) * largest[..., None]
+        unseen = weights if self.sizes is None else weights * np.sqrt(self.sizes.unseen)
+        moved = mean_by_squares(influence * to_like(unseen[:, None], influence), (-2, -1))
+        return mean_by_squares(values, (-2,)) * moved[..., None]
 
     def count_speaking(self) -> None:
         """None: every coalition tells something about every player."""
@@ -439,6 +439,17 @@ class LeastSquaresTerms:
         ones = np.ones((1, 1))
         shift = np.zeros((self.n_units, 1, 1)) if self.paired else -np.ones((self.n_units, 1, 1))
         return self._solve(weights[None], shift, -ones, ones)[0, :, 0, 0]
+
+
+def mean_by_squares(sizes: Array, axes: tuple[int, ...]) -> Array:
+    """Root of the mean of squares that is weighted by the squares: of jumps of one size among zeros, that size."""
+    xp = namespace(sizes)
+    largest = xp.amax(xp.abs(sizes), axis=axes, keepdims=True)
+    # in units of the largest, since fourth powers overflow for outputs beyond 1e77
+    squares = (sizes / xp.where(largest > 0, largest, 1.0)) ** 2
+    total = squares.sum(axis=axes)
+    mean = (squares**2).sum(axis=axes) / xp.where(total > 0, total, 1.0)
+    return xp.sqrt(mean) * largest.reshape(mean.shape)
 
 
 def _sum_zero_basis(p: int) -> FloatArray:
