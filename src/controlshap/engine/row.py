@@ -20,7 +20,7 @@ from controlshap.engine.plan import Plan, check_plan
 from controlshap.problem import Problem
 from controlshap.results.collect import PairResult, RowResult
 from controlshap.sampling.game import Game, sample_base, start_game
-from controlshap.sampling.kept import EvaluationSample, Recording
+from controlshap.sampling.kept import Recording
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.statistics.analysis import Analysis, Sample, analyse, background_variances
 from controlshap.statistics.base_sample import BaseSample, add_noise
@@ -141,8 +141,7 @@ class Run:
         game, prepared = start_game(
             problem, plan.prepared_controls, plan.budget, x, at_x, row, recording, n_evaluations
         )
-        if plan.fitted_controls and not estimator.exact_per_draw:
-            game.log.units = EvaluationSample()
+        game.log.keeps_units = bool(plan.fitted_controls) and not estimator.exact_per_draw
         game.log.means = [] if stopping.interactions else None
         rng = stream(entropy, Purpose.BASE, row)
         base = sample_base(problem, game, estimator, plan.n_base_draws, plan.budget, rng)
@@ -202,7 +201,7 @@ class Run:
         """Fit the controls to what was sampled, and estimate values and errors."""
         sampler, estimator = self.sampler, self.plan.estimator
         terms, learners = sampler.terms(), self.plan.fitted_controls
-        if self.game.log.units is not None:
+        if self.game.log.keeps_units:
             rng = stream(self.entropy, Purpose.FOLDS, self.row)
             fitted = fit_controls(self.problem, sampler, terms, self.prepared, learners, rng)
         else:
@@ -325,7 +324,7 @@ class Run:
 
     def share(self, n_evaluations: int) -> EvaluatedRows | None:
         """Some of the evaluations; None where they were not kept."""
-        if n_evaluations == 0 or self.game.log.units is None or not self.game.log.units.parts:
+        if n_evaluations == 0 or not self.game.log.parts:
             return None
         return sample_evaluations(self.sampler, n_evaluations, stream(self.entropy, Purpose.LEARNING, self.row))
 

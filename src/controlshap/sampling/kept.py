@@ -1,7 +1,7 @@
 """The storage of one row: the terms of its units or, if they are many, of batches of them, and all evaluations.
 
 Units are kept together with their stream, which makes them again. Evaluations are kept by unit, for functions that are
-fitted to them (`EvaluationSample`), and in their order, to continue a run (`Recording`): a run is a function of its
+fitted to them (`EvaluationLog`), and in their order, to continue a run (`Recording`): a run is a function of its
 seed, so that a longer run with the same stages begins with exactly the evaluations of the shorter one, and reads them
 from its recording.
 """
@@ -279,11 +279,15 @@ class Recording:
 
 
 @dataclass
-class EvaluationSample:
-    """The evaluations of all units, or of units evenly spread.
+class EvaluationLog:
+    """Evaluations of one row.
 
     Attributes
     ----------
+    recording : Recording
+    keeps_units : bool
+        Whether evaluations are kept by unit, because functions are fitted to them: of all units, or of units evenly
+        spread.
     most_evaluations : float
         When there are more, every second unit is dropped.
     n_first : float
@@ -292,21 +296,41 @@ class EvaluationSample:
         Every so many-th unit is kept.
     parts : list
         Units, their designs, and outputs `(units, k, draws, outputs)`.
+    means : list of ndarray of shape (units, k, outputs), or None
+        Means over draws of all units in order, where interactions are asked for.
+    starts : list of ndarray of shape (units, outputs)
+        v_b(0) of the same units, where they evaluate it.
     """
 
+    recording: Recording = field(default_factory=Recording)
+    keeps_units: bool = False
     most_evaluations: float = math.inf
     n_first: float = math.inf
     stride: int = 1
     parts: list[tuple[UnitIds, Any, FloatArray]] = field(default_factory=list)
+    means: list[FloatArray] | None = None
+    starts: list[FloatArray] = field(default_factory=list)
+    _pending: list[FloatArray] = field(default_factory=list)
 
-    def add(self, ids: UnitIds, design: Any, outputs: FloatArray) -> None:
-        """Keep the next units, or some of them."""
-        if ids.unit[0] < self.n_first:
+    def note(self, outputs: FloatArray) -> None:
+        """Note outputs `(u, k, draws, outputs)` of the units that are being evaluated."""
+        if self.keeps_units or self.means is not None:
+            self._pending.append(outputs)
+
+    def file(self, ids: UnitIds, design: Any) -> None:
+        """Store the noted outputs with their units, or with some of them."""
+        if not self._pending:
+            return
+        outputs = np.concatenate(self._pending, axis=1)
+        self._pending.clear()
+        if self.keeps_units and ids.unit[0] < self.n_first:
             self.parts.append((ids, design, outputs) if self.stride == 1 else _every(self.stride, ids, design, outputs))
             self._thin()
+        if self.means is not None:
+            self.means.append(outputs.mean(axis=2))
 
     def limit(self) -> None:
-        """Keep no more than a fixed number of evaluations from now on."""
+        """Keep no more than a fixed number of evaluations by unit from now on."""
         self.most_evaluations = MOST_EVALUATIONS
         self._thin()
 
@@ -318,8 +342,8 @@ class EvaluationSample:
             self.stride *= 2
             self.parts = [_every(self.stride, *part) for part in self.parts]
 
-    def all(self) -> tuple[UnitIds, Any, FloatArray]:
-        """Everything that is kept: units, their designs, and outputs `(units, k, draws, outputs)`."""
+    def by_unit(self) -> tuple[UnitIds, Any, FloatArray]:
+        """Everything that is kept by unit: units, their designs, and outputs `(units, k, draws, outputs)`."""
         if len(self.parts) > 1:
             ids = UnitIds.concatenate([part[0] for part in self.parts])
             design, outputs = (np.concatenate([part[k] for part in self.parts]) for k in (1, 2))
@@ -331,41 +355,3 @@ def _every(stride: int, ids: UnitIds, design: Any, outputs: FloatArray) -> tuple
     """Units whose number is a multiple of `stride`; copies, as views would keep all of them."""
     chosen = np.flatnonzero(ids.unit % stride == 0)
     return ids[chosen], design[chosen], outputs[chosen]
-
-
-@dataclass
-class EvaluationLog:
-    """Evaluations of one row.
-
-    Attributes
-    ----------
-    recording : Recording
-    units : EvaluationSample or None
-        None where nothing is fitted to the evaluations.
-    means : list of ndarray of shape (units, k, outputs), or None
-        Means over draws of all units in order, where interactions are asked for.
-    starts : list of ndarray of shape (units, outputs)
-        v_b(0) of the same units, where they evaluate it.
-    """
-
-    recording: Recording = field(default_factory=Recording)
-    units: EvaluationSample | None = None
-    means: list[FloatArray] | None = None
-    starts: list[FloatArray] = field(default_factory=list)
-    _pending: list[FloatArray] = field(default_factory=list)
-
-    def note(self, outputs: FloatArray) -> None:
-        """Note outputs `(u, k, draws, outputs)` of the units that are being evaluated."""
-        if self.units is not None or self.means is not None:
-            self._pending.append(outputs)
-
-    def file(self, ids: UnitIds, design: Any) -> None:
-        """Store the noted outputs with their units."""
-        if not self._pending:
-            return
-        outputs = np.concatenate(self._pending, axis=1)
-        self._pending.clear()
-        if self.units is not None:
-            self.units.add(ids, design, outputs)
-        if self.means is not None:
-            self.means.append(outputs.mean(axis=2))

@@ -73,9 +73,9 @@ class UnitSampler:
         if self.base.finite:
             self._know_background()
         log = self.game.log
-        if log.units is not None and self.estimator.without_replacement:
-            log.units.n_first = n_by_draw
-            log.units.limit()  # a unit has the whole background, and so many evaluations
+        if log.keeps_units and self.estimator.without_replacement:
+            log.n_first = n_by_draw
+            log.limit()  # a unit has the whole background, and so many evaluations
 
     def _know_background(self) -> None:
         """Plan the visits to background rows, and take these as known where a coalition may be one of them."""
@@ -132,8 +132,7 @@ class UnitSampler:
         """Evaluate units until there are `n_units`."""
         if self.keeps == "batches" and n_units > self.most_units and isinstance(self.kept, KeptUnits):
             self.kept = BatchedUnits.adopt(self.kept, self.most_units)
-            if self.game.log.units is not None:
-                self.game.log.units.limit()
+            self.game.log.limit()
         while self.n_units < n_units:
             stop = chunk_stop(self.n_units, n_units, self.units_at_once)
             units = self.stream.make(*self.stream.visit(stop - self.n_units))
@@ -193,9 +192,9 @@ class UnitSampler:
 
     def kept_evaluations(self) -> tuple[UnitIds, Any, FloatArray]:
         """Units whose evaluations are kept, their designs, and outputs `(units, k, draws, outputs)`."""
-        if self.game.log.units is None:
+        if not self.game.log.keeps_units:
             raise RuntimeError("the evaluations of units are not kept")
-        return self.game.log.units.all()
+        return self.game.log.by_unit()
 
     def draws_of(self, units: IntArray) -> FloatArray:
         """The draws `(units, draws, columns)` of units in increasing order, made again."""
