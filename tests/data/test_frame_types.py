@@ -241,8 +241,8 @@ def test_values_that_the_background_s_type_cannot_hold_are_refused(background, x
 
 
 ODD = {
-    "lazy": (pl.LazyFrame({"a": [1, 2]}), r"\(polars.*LazyFrame\) is no frame in memory.*collect"),
-    "unknown frame": (type("Frame", (), {"columns": ["a"]})(), r"Frame\) is no frame in memory"),
+    "lazy": (pl.LazyFrame({"a": [1, 2]}), r"\(polars.*LazyFrame\) is not an in-memory frame.*collect"),
+    "unknown frame": (type("Frame", (), {"columns": ["a"]})(), r"Frame\) is not an in-memory frame"),
     "dates": (np.array([["2020-01-01"]], dtype="datetime64[D]"), "got an array of datetime64"),
     "complex": (np.array([[1 + 2j]]), "got an array of complex128"),
     "complex in lists": ([[1 + 2j, 1.0]], "got an array of complex128"),
