@@ -199,8 +199,8 @@ def _wrap_frame(frame: Any, argument: str, nw: Any) -> Any:
         wrapped = nw.from_native(frame, eager_only=True)
     except TypeError as error:
         raise InvalidArgumentError(
-            f"`{argument}` ({type(frame).__module__}.{type(frame).__name__}) is not an in-memory frame of pandas, polars "
-            "or pyarrow. Collect it (`.collect()`, `.compute()`, `.to_pandas()`), or pass an array."
+            f"`{argument}` ({type(frame).__module__}.{type(frame).__name__}) is not an in-memory frame of pandas, "
+            "polars or pyarrow. Collect it (`.collect()`, `.compute()`, `.to_pandas()`), or pass an array."
         ) from error
     if wrapped.implementation.name in ("PANDAS", "POLARS"):
         return wrapped

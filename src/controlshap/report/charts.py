@@ -11,12 +11,12 @@ from controlshap._types import FloatArray
 from controlshap.results.ranking import Ranking
 from controlshap.results.summary import Summary, importance_interval
 from controlshap.results.wording import (
-    MINUS,
     count_noun,
     format_exact,
     format_factor,
     format_number,
     format_share,
+    format_signed,
     format_with_error,
 )
 
@@ -68,13 +68,6 @@ def _ticks(low: float, high: float) -> tuple[tuple[float, str], ...]:
 
 def _percent(place: float, low: float, high: float) -> float:
     return round(float(np.clip(100.0 * (place - low) / (high - low), 0.0, 100.0)), 2) if high > low else 0.0
-
-
-def format_signed(value: float, error: float) -> str:
-    """A value with its error, and always with its sign."""
-    text = format_with_error(value, error)
-    rounded = text.partition("\N{PLUS-MINUS SIGN}")[0].strip(" 0.,")  # a value that rounds to 0 has no sign
-    return text if text.startswith(MINUS) or not rounded else "+" + text
 
 
 def importance(explanation: Explanation, summary: Summary, level: float) -> Chart:

@@ -25,7 +25,7 @@ from controlshap.results.wording import (
     describe_unreliable,
     format_level,
     format_number,
-    format_with_error,
+    format_signed,
     shorten,
     without_rounding,
 )
@@ -91,7 +91,7 @@ def _row_as_text(explanation: Explanation, row: int, number: int) -> str:
     values, reaches = without_rounding(part)[0], _reaches(part)[0]
     order = np.argsort(-np.abs(values), kind="stable")
     named = [
-        f"{part.feature_names[player]} {_format_signed(values[player], reaches[player])}"
+        f"{part.feature_names[player]} {_plain_signed(values[player], reaches[player])}"
         for player in order[:TEXT_PLAYERS]
     ]
     more = f", {len(order) - TEXT_PLAYERS} more" if len(order) > TEXT_PLAYERS else ""
@@ -111,9 +111,8 @@ def _reaches(explanation: Explanation) -> FloatArray:
     return (high - low) / 2.0
 
 
-def _format_signed(value: float, reach: float) -> str:
-    text = format_with_error(float(value), float(reach)).replace("\N{NO-BREAK SPACE}", " ")
-    return f"+{text}" if value > 0 else text
+def _plain_signed(value: float, reach: float) -> str:
+    return format_signed(float(value), float(reach)).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def show_interactions(interactions: Interactions) -> str:
@@ -129,7 +128,7 @@ def show_interactions(interactions: Interactions) -> str:
         pairs = part.tidy_columns()
         values, reaches = pairs["interaction"], (pairs["high"] - pairs["low"]) / 2.0
         named = [
-            f"{pairs['feature'][pair]} × {pairs['partner'][pair]} {_format_signed(values[pair], reaches[pair])}"
+            f"{pairs['feature'][pair]} × {pairs['partner'][pair]} {_plain_signed(values[pair], reaches[pair])}"
             for pair in np.argsort(-np.abs(values), kind="stable")[:TEXT_PAIRS]
         ]
         more = f", {len(values) - TEXT_PAIRS} more" if len(values) > TEXT_PAIRS else ""
@@ -188,7 +187,7 @@ def explanation_as_html(explanation: Explanation) -> str:
         [
             str(rows[row]),
             *(format_number(number) for number in _base_and_prediction(part, row)[::-1]),
-            *(_format_signed(values[row, player], reaches[row, player]) for player in shown),
+            *(_plain_signed(values[row, player], reaches[row, player]) for player in shown),
         ]
         for row in range(len(part))
     ]

@@ -216,6 +216,13 @@ def format_with_error(value: float, error: float) -> str:
     return f"{shown}{PLUS_MINUS}{spread}".replace("-", MINUS)
 
 
+def format_signed(value: float, error: float) -> str:
+    """A value with its error, and always with its sign."""
+    text = format_with_error(value, error)
+    rounded = text.partition("\N{PLUS-MINUS SIGN}")[0].strip(" 0.,")  # a value that rounds to 0 has no sign
+    return text if text.startswith(MINUS) or not rounded else "+" + text
+
+
 def format_column(values: FloatArray, reaches: FloatArray, signed: Sequence[bool]) -> list[str]:
     """`+0.123 ± 0.004` for each value, with equal decimals; a reach of 0 is left out.
 

@@ -76,11 +76,6 @@ def read_background(data: Any, feature_names: Sequence[str] | None) -> WeightedB
     if is_frame(data):
         data = native_frame(data, "data")
         names = tuple(str(name) for name in data.columns)
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise InvalidArgumentError(
-                f"`data`: column names must be unique, but {repeated[:8]} stand for several columns. Rename them."
-            )
         if feature_names is not None and tuple(str(name) for name in feature_names) != names:
             raise InvalidArgumentError(
                 f"`feature_names` must be those of the frame `data`, {list(names)[:8]}; got {list(feature_names)[:8]}. "
