@@ -107,20 +107,16 @@ class Assembly:
         Arguments of `Explainer` as they were given, without model, background and groups.
     description : dict
         The same as numbers and text, for a result to keep.
-    column_names : tuple of str
     is_frame : bool
         Whether the background was a frame, so that columns go by their names.
     raw_players, players : Players
         Players over the columns of the data, and over those of the encoding.
-    encoding : Encoding
     libraries : str
         Versions of the libraries in use.
     background : ndarray of shape (n, columns)
         In the columns of the encoding.
     n_background : int
         Rows of the background before any were sampled.
-    imputer : Imputer
-    model : Model
     shared : SharedSurrogate or None
         A surrogate fitted once for all rows.
     cache : dict

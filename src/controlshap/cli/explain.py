@@ -122,7 +122,6 @@ class ResultSummary:
 
     Attributes
     ----------
-    n_rows : int
     statuses : dict of str to int
         Rows of each status.
     median_gain : float

@@ -27,7 +27,6 @@ class SampledBackground:
 
     Attributes
     ----------
-    frame : pandas.DataFrame
     n_rows : int
         Rows of the file.
     seed : int or None

@@ -49,7 +49,6 @@ class Arrangement:
 
     Attributes
     ----------
-    root : Node
     groups : tuple of (str, tuple of int)
         Named sets of players that stand together, at the top.
     """

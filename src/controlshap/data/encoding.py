@@ -95,7 +95,6 @@ class Encoding:
 
     Attributes
     ----------
-    columns : tuple of Column
     maker : FrameMaker or None
         Makes the frames that the model takes; None if it takes arrays.
     """

@@ -61,10 +61,8 @@ class FrameMaker:
 
     Attributes
     ----------
-    package : {"pandas", "polars"}
     columns : tuple
         Names of the columns, which may be integers.
-    kinds : tuple of Kind
     """
 
     package: str

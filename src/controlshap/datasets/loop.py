@@ -36,7 +36,6 @@ class RunTotals:
         Finished parts and the evaluations behind them, including those of earlier runs.
     largest_error : float
         Largest standard error of a value in finished parts.
-    failed : list of FailedPart
     warned : dict
         For each class of warning, how many there were and the first message.
     """

@@ -34,14 +34,8 @@ class DatasetJob:
     ----------
     run : str
         Hash of all that the run depends on.
-    assembly : Assembly
     source : RowSource or None
         None where rows are sent with their part.
-    stopping : Stopping
-    entropy : int
-    settings : dict
-    layout : PartLayout
-    folder : Path
     """
 
     run: str
@@ -70,12 +64,9 @@ class PartOutcome:
 
     Attributes
     ----------
-    part : int
     kind : {"done", "failed", "stopped", "lost"}
         "failed": the model or the rows are at fault. "stopped": the file could not be written. "lost": the worker is
         gone for an unknown reason.
-    reason : str
-    n_evaluations : int
     warned : tuple
         Warnings of the library: class, number and first message.
     largest_error : float or None

@@ -53,7 +53,6 @@ class PartLayout:
 
     Attributes
     ----------
-    players : tuple of str
     outputs : tuple of str or None
         None for one output; numbers where several have no names.
     columns : tuple of str

@@ -27,10 +27,8 @@ class StoredParts:
 
     Attributes
     ----------
-    paths : tuple of Path
     rows : tuple of tuples of int
         First row of each part, and the one after its last.
-    layout : PartLayout
     run : str
         Hash of all that the run depends on.
     about : dict

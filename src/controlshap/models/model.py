@@ -167,7 +167,6 @@ class AsFitted:
 
     Attributes
     ----------
-    predict : callable
     names : tuple of str or None
         Columns of the frame that arrays become; None where frames of numbers become arrays.
     """

@@ -23,7 +23,6 @@ class OneClass:
         The classifier, from which exact forms are read.
     weights : ndarray of shape (outputs,)
         The output is `constant` plus these times the known outputs of the classifier.
-    constant : float
     """
 
     def __init__(

@@ -95,7 +95,6 @@ class RowArrays:
     stages : tuple of tuple of int
         Units of each row after each of its stages.
     background_variances, distribution_variances : ndarray of shape (rows, players, outputs) or None
-    evaluations : tuple of ndarray or None
     pairs : PairResult or None
         With a leading axis of rows.
     guaranteed : ndarray of shape (rows, 4, players, outputs) or None

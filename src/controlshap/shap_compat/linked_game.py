@@ -36,7 +36,6 @@ class LinkedProblem:
 
     Attributes
     ----------
-    model : Model
     background : ndarray of shape (n, columns)
     weights : ndarray of shape (n,)
         They sum to 1.
@@ -46,7 +45,6 @@ class LinkedProblem:
         Function of means, element by element.
     to_inputs : InputMaker
         Turns mixed rows and their index into what the model takes.
-    players : Players
     mean, base : ndarray of shape (outputs,)
         The mean over the background (with link "logit" also those of the complements), and its link.
     odds : LogOdds or None

@@ -19,7 +19,6 @@ class ShapModel:
 
     Attributes
     ----------
-    model : Model
     arrays : bool
         Whether the model gets arrays.
     n_dimensions : int or None

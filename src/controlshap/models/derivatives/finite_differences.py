@@ -32,7 +32,6 @@ class _Move:
     ----------
     column : int
         The column whose slope the step gives.
-    step : float
     block : int
         Moves within one one-hot block have no second differences among themselves.
     cleared : int

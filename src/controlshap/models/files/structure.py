@@ -24,10 +24,8 @@ class StoredTree:
     ----------
     left, right : ndarray of int
         Children of each node; leaves have none.
-    is_leaf : ndarray of bool
     features : ndarray of int
         Column that each node looks at.
-    n_features : int
     """
 
     left: IntArray
