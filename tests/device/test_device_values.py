@@ -13,6 +13,7 @@ import controlshap as cs
 from controlshap.engine.device.explain import explain_problem
 from controlshap.engine.device.taylor import derivatives
 from controlshap.estimators.enumeration import all_coalitions, shapley_values
+from controlshap.results.collect import make_explanation
 from controlshap.statistics.stopping import Stopping
 from controlshap.testing import gaussian_quadratic_game, marginal_game, shapley_by_definition
 from controlshap.values.base import Marginal
@@ -175,8 +176,10 @@ def test_few_players_are_enumerated(groups, n_outputs, n_rows):
     assert (theirs.status == "exact").all()
     for settings in ({}, {"chunk_rows": 100}):
         result = explain_problem(problem, X, stopping=Stopping(3000), entropy=0, device="cpu", **settings)
-        names = {"players": explainer.players, "column_names": explainer.column_names, "output_names": None}
-        ours = result.explanation(X, np.zeros(n_outputs), **names, entropy=0, settings=theirs.settings)
+        about = {"data": X, "column_names": explainer.column_names, "output_names": None, "entropy": 0}
+        ours = make_explanation(
+            result.attributes(), np.zeros(n_outputs), explainer.players, **about, settings=theirs.settings
+        )
         for name in ("values", "standard_errors", "base_values", "base_standard_errors", "covariance",
                      "degrees_of_freedom", "n_evaluations"):  # fmt: skip
             np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-10, atol=1e-12)

@@ -25,7 +25,7 @@ from controlshap.functions.base import KnownFunction
 from controlshap.limits import Limits
 from controlshap.models.model import is_torch_module
 from controlshap.problem import Assembly, Problem
-from controlshap.results.collect import KEPT, RowArrays, RowResult, histories, limit_kept
+from controlshap.results.collect import KEPT, RowResult, histories, limit_kept, make_explanation, stack_rows
 from controlshap.results.explanation import Explanation
 from controlshap.sampling.kept import Recording
 from controlshap.statistics.stopping import Stopping
@@ -82,7 +82,7 @@ def explain_rows(
     warn_unfinished(results_of_rows, stopping, names or range(first, first + len(rows)))
     settings = settings | assembly.evaluated_once | ({} if unused is None else {"device_unused": unused})
     data = assembly.encoding.data(rows)
-    explanation = collect_rows(assembly, problem, RowArrays.stack(results_of_rows), data, entropy, settings)
+    explanation = collect_rows(assembly, problem, stack_rows(results_of_rows, settings), data, entropy, settings)
     history = tuple(histories(results_of_rows)) if stopping.staged else None
     return replace(explanation, history=history, row_numbers=np.arange(first, first + len(rows)), row_names=names)
 
@@ -199,16 +199,17 @@ def ready_problem(assembly: Assembly, stopping: Stopping) -> Problem:
 def collect_rows(
     assembly: Assembly,
     problem: Problem,
-    results: RowArrays,
+    attributes: dict[str, Any],
     data: AnyArray,
     entropy: int,
     settings: dict[str, Any],
 ) -> Explanation:
-    """The results of rows as an `Explanation`."""
-    return results.explanation(
-        data,
+    """The attributes of rows as an `Explanation`."""
+    return make_explanation(
+        attributes,
         problem.base.sampling_error(assembly.n_background),
-        players=assembly.raw_players,
+        assembly.raw_players,
+        data=data,
         column_names=assembly.column_names,
         output_names=assembly.model.output_names,
         entropy=entropy,
@@ -233,7 +234,7 @@ def _explain_on_device(
     reporter = Reporter(progress, len(rows), 0, DELAY)
     result = explain_problem(problem, rows, stopping=stopping, entropy=entropy, device=device, first_row=first)
     settings = settings | assembly.evaluated_once | result.where
-    explanation = collect_rows(assembly, problem, result, rows, entropy, settings)
+    explanation = collect_rows(assembly, problem, result.attributes(), rows, entropy, settings)
     largest = float(explanation.standard_errors.max(initial=0.0))
     reporter.add(len(rows), int(explanation.n_evaluations.sum()), largest)
     reporter.close()
