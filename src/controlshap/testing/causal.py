@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from controlshap._types import FloatArray
-from controlshap.testing.oracles import Columns, GameFunction
+from controlshap.testing.oracles import Columns, GameFunction, mean_of_quadratic
 
 
 def moments_after(
@@ -50,9 +50,6 @@ def causal_quadratic_game(
     def v(coalition: frozenset[int]) -> FloatArray:
         revealed = [column for player in coalition for column in columns[player]]
         center, spread = moments_after(x, revealed, mean, covariance, components, confounded)
-        return np.array([
-            slope @ center + center @ bend @ center + np.trace(bend @ spread)
-            for slope, bend in zip(linear, quadratic, strict=True)
-        ])  # fmt: skip
+        return mean_of_quadratic(linear, quadratic, center, spread)
 
     return v

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import multivariate_normal
 
 from controlshap._types import FloatArray
-from controlshap.testing.oracles import Columns, GameFunction, conditional_map, gaussian_quadratic_game
+from controlshap.testing.oracles import GRID, SHARES, Columns, GameFunction, conditional_map, gaussian_quadratic_game
 
 
 def weights_given(
@@ -59,8 +59,6 @@ def mixture_score_game(
     columns: Columns,
 ) -> GameFunction:
     """v(S) of `function(slope . r)`: for each component a sum over 20,001 points of the normal score."""
-    grid = np.linspace(-8.5, 8.5, 20_001)
-    shares = norm.pdf(grid) * (grid[1] - grid[0])
 
     def v(coalition: frozenset[int]) -> FloatArray:
         revealed = [column for player in coalition for column in columns[player]]
@@ -71,7 +69,7 @@ def mixture_score_game(
             matrix = conditional_map(covariance, revealed)
             center = slope @ (mean + matrix @ (x - mean))
             spread = slope @ (covariance - matrix @ covariance) @ slope
-            total = total + given * (shares @ function(center + np.sqrt(max(spread, 0.0)) * grid))
+            total = total + given * (SHARES @ function(center + np.sqrt(max(spread, 0.0)) * GRID))
         return np.atleast_1d(total)
 
     return v

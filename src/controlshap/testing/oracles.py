@@ -22,17 +22,19 @@ GameFunction: TypeAlias = "Callable[[frozenset[int]], FloatArray]"
 Columns: TypeAlias = "Sequence[Sequence[int]]"
 """Columns of each player."""
 
+#: Points for integrals over a normal score, and their shares: what is left out has a probability of 2e-17.
+GRID = np.linspace(-8.5, 8.5, 20_001)
+SHARES = norm.pdf(GRID) * (GRID[1] - GRID[0])
+
+
+def remember(game: GameFunction) -> GameFunction:
+    """A game that asks for each coalition once, and gives arrays `(outputs,)`."""
+    return cache(lambda coalition: np.atleast_1d(np.asarray(game(coalition), dtype=float)))
+
 
 def shapley_by_definition(game: GameFunction, n_players: int) -> FloatArray:
     """Shapley values `(n_players, outputs)` as the weighted mean over all coalitions without the player."""
-    values = []
-    known: dict[frozenset[int], FloatArray] = {}
-
-    def v(coalition: frozenset[int]) -> FloatArray:
-        if coalition not in known:
-            known[coalition] = np.atleast_1d(np.asarray(game(coalition), dtype=float))
-        return known[coalition]
-
+    v, values = remember(game), []
     for player in range(n_players):
         others = [k for k in range(n_players) if k != player]
         total = np.zeros_like(v(frozenset()))
@@ -50,13 +52,7 @@ def interactions_by_definition(game: GameFunction, n_players: int) -> FloatArray
 
     `I_ij = sum_S s! (p - s - 2)! / (p - 1)! [v(S + ij) - v(S + i) - v(S + j) + v(S)]` over S without i, j.
     """
-    known: dict[frozenset[int], FloatArray] = {}
-
-    def v(coalition: frozenset[int]) -> FloatArray:
-        if coalition not in known:
-            known[coalition] = np.atleast_1d(np.asarray(game(coalition), dtype=float))
-        return known[coalition]
-
+    v = remember(game)
     index = np.zeros((n_players, n_players, *v(frozenset()).shape))
     for i, j in combinations(range(n_players), 2):
         others = [k for k in range(n_players) if k not in (i, j)]
@@ -119,6 +115,14 @@ def pathwise_game(
     return v
 
 
+def mean_of_quadratic(linear: FloatArray, quadratic: FloatArray, center: FloatArray, spread: FloatArray) -> FloatArray:
+    """Mean `(outputs,)` of `linear . r + r' quadratic r` over rows with a mean and a covariance."""
+    return np.array([
+        slope @ center + center @ bend @ center + np.trace(bend @ spread)
+        for slope, bend in zip(linear, quadratic, strict=True)
+    ])  # fmt: skip
+
+
 def gaussian_quadratic_game(
     linear: FloatArray,
     quadratic: FloatArray,
@@ -137,10 +141,7 @@ def gaussian_quadratic_game(
         matrix = conditional_map(covariance, revealed)
         center = mean + matrix @ (x - mean)
         spread = covariance - matrix @ covariance
-        outputs = []
-        for slope, bend in zip(linear, quadratic, strict=True):
-            outputs.append(slope @ center + center @ bend @ center + np.trace(bend @ spread))
-        return np.array(outputs)
+        return mean_of_quadratic(linear, quadratic, center, spread)
 
     return v
 
@@ -167,6 +168,11 @@ def normal_score(value: float, column: FloatArray) -> float:
     return table[-1][2]
 
 
+def normal_scores(rows: FloatArray, background: FloatArray) -> FloatArray:
+    """The scores of rows, column by column."""
+    return np.array([[normal_score(value, background[:, c]) for c, value in enumerate(row)] for row in rows])
+
+
 def value_of_score(score: float, column: FloatArray) -> float:
     """The way back: the value whose ranks the score falls among.
 
@@ -189,10 +195,8 @@ def copula_game(
     The mean over rows b of f at the values of `b + A_S (z - b)`, with z the scores of x, and x itself on S. One-hot
     blocks are left to the test.
     """
-    every = range(background.shape[1])
-    draws = np.array([[normal_score(row[c], background[:, c]) for c in every] for row in background])
-    scores = np.array([normal_score(x[c], background[:, c]) for c in every])
-    correlation = np.corrcoef(draws, rowvar=False)
+    every, draws = range(background.shape[1]), normal_scores(background, background)
+    scores, correlation = normal_scores(x[None], background)[0], np.asarray(np.corrcoef(draws, rowvar=False))
 
     def v(coalition: frozenset[int]) -> FloatArray:
         revealed = [column for player in coalition for column in columns[player]]
@@ -210,15 +214,10 @@ def copula_sum_game(
 ) -> GameFunction:
     """v(S) of `sum_c parts[c](row[c])` under a Gaussian copula: one integral over a normal score for each column.
 
-    A part returns its outputs on a second axis. The integral is a sum over 20,001 points between -8.5 and 8.5 standard
-    deviations of the score, where what is left out has a probability of 2e-17.
+    A part returns its outputs on a second axis. The integral is a sum over the points of `GRID`.
     """
-    every = range(background.shape[1])
-    draws = np.array([[normal_score(row[c], background[:, c]) for c in every] for row in background])
-    scores = np.array([normal_score(x[c], background[:, c]) for c in every])
-    correlation = np.corrcoef(draws, rowvar=False)
-    grid = np.linspace(-8.5, 8.5, 20_001)
-    weights = norm.pdf(grid) * (grid[1] - grid[0])
+    every, draws = range(background.shape[1]), normal_scores(background, background)
+    scores, correlation = normal_scores(x[None], background)[0], np.asarray(np.corrcoef(draws, rowvar=False))
     knots = [np.array([value_of_score(z, background[:, c]) for z in np.sort(draws[:, c])]) for c in every]
 
     def v(coalition: frozenset[int]) -> FloatArray:
@@ -230,9 +229,9 @@ def copula_sum_game(
             if c in revealed:
                 total = total + parts[c](x[c : c + 1])[0]
             else:
-                z = center[c] + np.sqrt(max(spread[c, c], 0.0)) * grid
+                z = center[c] + np.sqrt(max(spread[c, c], 0.0)) * GRID
                 # columns without ties only, where the way back is a line between neighbours
-                total = total + weights @ parts[c](np.interp(z, np.sort(draws[:, c]), knots[c]))
+                total = total + SHARES @ parts[c](np.interp(z, np.sort(draws[:, c]), knots[c]))
         return np.atleast_1d(total)
 
     return v

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from controlshap._types import FloatArray
-from controlshap.testing.oracles import GameFunction
+from controlshap.testing.oracles import GameFunction, remember
 
 
 def in_order(permutation: Sequence[int], components: Sequence[Sequence[int]]) -> bool:
@@ -45,13 +45,7 @@ def allowed_orders(n_players: int, components: Any = None, groups: Any = None) -
 
 def values_over(game: GameFunction, chosen: Iterable[Sequence[int]]) -> FloatArray:
     """Mean over permutations of what each player adds, `(players, outputs)`."""
-    known: dict[frozenset[int], FloatArray] = {}
-
-    def v(coalition: frozenset[int]) -> FloatArray:
-        if coalition not in known:
-            known[coalition] = np.atleast_1d(np.asarray(game(coalition), dtype=float))
-        return known[coalition]
-
+    v = remember(game)
     totals = []
     for permutation in chosen:
         added, before = [np.zeros(0)] * len(permutation), frozenset[int]()
