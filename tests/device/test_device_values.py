@@ -105,8 +105,8 @@ def test_agrees_with_the_core(features, groups, control):
     # errors of 6 rows together agree within a tenth
     assert np.sqrt((errors**2).sum() / (theirs.standard_errors**2).sum()) == pytest.approx(1.0, abs=0.15)
     assert result.variance_reduction.mean() == pytest.approx(theirs.variance_reduction.mean(), abs=0.1)
-    names = {"players": imputer.players, "column_names": imputer.players.names, "output_names": None}
-    ours = result.explanation(X, np.zeros(2), **names, entropy=0, settings=theirs.settings)
+    about = {"data": X, "column_names": imputer.players.names, "output_names": None, "entropy": 0}
+    ours = make_explanation(result.attributes(), np.zeros(2), imputer.players, **about, settings=theirs.settings)
     assert (ours.method == theirs.method).all()
     assert (ours.background_standard_errors is None) == (theirs.background_standard_errors is None)
     for name in ("values", "standard_errors", "base_values", "base_standard_errors", "uncontrolled_values",
