@@ -93,6 +93,12 @@ _OUTPUT_OPTIONS = _options(
                  show_default=True, help="What a classifier is asked for; the margin of boosted trees is exact."),
     click.option("--of-class", metavar="LABEL", help="The class whose output is explained."),
 )  # fmt: skip
+_BACKGROUND_OPTIONS = _options(
+    click.option("--max-background", type=click.IntRange(min=2), default=_DEFAULTS["max_background"], show_default=True,
+                 help="A larger background is sampled to this many rows."),
+    click.option("--background-seed", type=click.IntRange(min=0), default=0, show_default=True,
+                 help="Seed of that sample."),
+)  # fmt: skip
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, and nothing else there.")
 
 
@@ -125,11 +131,7 @@ def demo(out: Path) -> None:
     help="Explain only these rows of DATA, such as 0:100; they have the values of a run over all rows.",
 )
 @_MODEL_OPTIONS
-@click.option("--max-background", type=click.IntRange(min=2), default=_DEFAULTS["max_background"], show_default=True,
-              help="A larger background is sampled to this many rows.")  # fmt: skip
-@click.option(
-    "--background-seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of that sample."
-)
+@_BACKGROUND_OPTIONS
 @click.option("--rng", type=click.IntRange(min=0), default=0, show_default=True, help="Seed; same seed, same numbers.")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Processes; -1 for all cores.")
 @click.option("--scheduler", metavar="ADDRESS", help="A dask scheduler whose workers explain the parts.")
@@ -180,11 +182,7 @@ def explain(ctx: click.Context, /, model: str, data: str, background: str, out: 
 @click.option("--seconds-per-evaluation", type=float, help="Time of the model for a row; measured if it is not given.")
 @click.option("--rows", metavar="FROM:TO", help="Plan for these rows of DATA only, such as 0:100.")
 @_MODEL_OPTIONS
-@click.option("--max-background", type=click.IntRange(min=2), default=_DEFAULTS["max_background"], show_default=True,
-              help="A larger background is sampled to this many rows.")  # fmt: skip
-@click.option(
-    "--background-seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of that sample."
-)
+@_BACKGROUND_OPTIONS
 @_JSON
 @traceback_option
 def plan(model: str, data: str, background: str, as_json: bool, **settings: Any) -> None:

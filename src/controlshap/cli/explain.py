@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,6 +39,9 @@ from controlshap.limits import Limits
 from controlshap.models.files import LoadedModel, load_model, with_arrays
 from controlshap.report import write_report
 from controlshap.storage.explanations import load
+
+if TYPE_CHECKING:
+    from controlshap.cli.plan import PlanOptions
 
 #: Most rows of a report (more if a single part has more).
 REPORT_ROWS = 5000
@@ -114,6 +117,15 @@ class PreparedInputs:
     columns: ChosenColumns
     background: SampledBackground
     rows: tuple[int, int] | None
+
+    def explainer(
+        self, design: DesignOptions, output: OutputOptions, options: ExplainOptions | PlanOptions
+    ) -> Explainer:
+        """An explainer of the model."""
+        return design.make_explainer(
+            self.loaded.model, self.background.frame, max_background=options.max_background,
+            seconds_per_evaluation=options.seconds_per_evaluation, **vars(output),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -219,10 +231,7 @@ def explain(
     _use_certificates(options)
     if options.scheduler is not None and prepared.loaded.kind == "function":
         _send_by_value(model)
-    explainer = design.make_explainer(
-        prepared.loaded.model, prepared.background.frame, max_background=options.max_background,
-        seconds_per_evaluation=options.seconds_per_evaluation, **vars(output),
-    )  # fmt: skip
+    explainer = prepared.explainer(design, output, options)
     # the file may not fit into memory, so it was sampled before: base values carry that error
     explainer.assembly.n_background = prepared.background.n_rows
     with warnings.catch_warnings():

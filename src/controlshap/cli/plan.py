@@ -65,10 +65,7 @@ def plan(
 ) -> PlannedRun:
     """Plan a run over the rows of a file; the model is called on the background only."""
     prepared = prepare(files, model_options, options.rows, options.max_background, options.background_seed)
-    explainer = design.make_explainer(
-        prepared.loaded.model, prepared.background.frame, max_background=options.max_background,
-        seconds_per_evaluation=options.seconds_per_evaluation, **vars(output),
-    )  # fmt: skip
+    explainer = prepared.explainer(design, output, options)
     source = open_rows(files[1], "DATA")
     first, end = prepared.rows or (0, source.n_rows)
     looked_at = read_between(source, first, min(end, first + ROWS_LOOKED_AT))[list(prepared.columns.names)]
