@@ -251,8 +251,8 @@ def _squares(
             draws = imputer.sample(n_draws * each, stream(entropy, Purpose.COMPARISON, 2, number))
             drawn = imputer.coalition_rows(x, coalitions[number][:, None], draws.reshape(each, n_draws, -1))
             inputs.append(imputer.to_inputs(drawn.reshape(-1, len(x))))
-        said = assembly.model(np.concatenate(inputs), n_outputs=n_outputs, where="rows drawn for X_test")
-        gaps = at_rows[part.start : part.stop, None, None] - said.reshape(len(part), each, n_draws, n_outputs)
+        predictions = assembly.model(np.concatenate(inputs), n_outputs=n_outputs, where="rows drawn for X_test")
+        gaps = at_rows[part.start : part.stop, None, None] - predictions.reshape(len(part), each, n_draws, n_outputs)
         pairs = gaps.sum(axis=2) ** 2 - (gaps**2).sum(axis=2)  # ordered pairs of different draws
         squares[part.start : part.stop] = pairs.mean(axis=(1, 2)) / (n_draws * (n_draws - 1))
     return squares

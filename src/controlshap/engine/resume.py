@@ -26,8 +26,8 @@ def refine_rows(
     continuations = continue_from(explanation, assembly.players.names, stopping)
     rows = assembly.read_rows(explanation.data)
     earlier = explanation.settings
-    told = earlier.get("output_range")
-    output_range = None if told is None else (float(told[0]), float(told[1]))
+    stated = earlier.get("output_range")
+    output_range = None if stated is None else (float(stated[0]), float(stated[1]))
     planned = Stopping(
         int(earlier["budget"]), interactions=has_interactions(explanation), output_range=output_range,
         planned=int(earlier["budget"]), was_by_pairs=was_by_pairs(explanation),
@@ -123,9 +123,9 @@ def _refuse_other_units(explanation: Explanation, stopping: Stopping) -> None:
             "`surrogate='online'`: the explanation was made without, and `refine` goes on with every row as it was "
             "explained. Leave it out, or explain again with it."
         )
-    told = explanation.settings.get("output_range")
-    if stopping.output_range is not None and (told is None or stopping.output_range != tuple(told)):
-        made = "without a guarantee" if told is None else f"with output_range={tuple(told)}"
+    stated = explanation.settings.get("output_range")
+    if stopping.output_range is not None and (stated is None or stopping.output_range != tuple(stated)):
+        made = "without a guarantee" if stated is None else f"with output_range={tuple(stated)}"
         raise InvalidArgumentError(
             f"`guarantee='finite'` with output_range={stopping.output_range}: the explanation was made {made}, and "
             "`refine` goes on with units of the same kind. Leave both out, or explain again with them."

@@ -153,8 +153,8 @@ def plan_rows(assembly: Assembly, stopping: Stopping, rows: FloatArray | None) -
             return replace(of_device, n_rows=0 if rows is None else len(rows))
     plan = make_plan(problem, stopping)
     learning = describe_learning(problem, plan.controls, 0 if rows is None else len(rows), online=stopping.online)
-    told = assembly.settings["seconds_per_evaluation"]
-    plan = replace(plan, notes=(*plan.notes, *learning), seconds=None if told is None else float(told))
+    stated = assembly.settings["seconds_per_evaluation"]
+    plan = replace(plan, notes=(*plan.notes, *learning), seconds=None if stated is None else float(stated))
     if rows is None or len(rows) == 0:
         if plan.form is None:  # refuse what would be refused for any row
             check_plan(problem, plan, problem.background[0])

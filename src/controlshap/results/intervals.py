@@ -35,17 +35,17 @@ def guaranteed_interval(
     explanation: Explanation, level: float, guarantee: Any, output_range: Any, *, simultaneous: bool, background: bool
 ) -> tuple[FloatArray, FloatArray]:
     """Bounds that hold for any number of units, which were computed where the units were."""
-    settings, told = explanation.settings, explanation.settings.get("output_range")
-    check_guarantee(guarantee, told if output_range is None else output_range)
-    if told is None or explanation.guaranteed_low is None:
+    settings, stated = explanation.settings, explanation.settings.get("output_range")
+    check_guarantee(guarantee, stated if output_range is None else output_range)
+    if stated is None or explanation.guaranteed_low is None:
         raise InvalidArgumentError(
             "`guarantee='finite'`: the units of this explanation are not independent with bounded terms (background "
             "rows in cycles, or controls that were fitted to the same units), so that there is no such interval. "
             f"Explain with guarantee='finite', output_range={show(output_range or (0, 1))}."
         )
-    if output_range is not None and check_range(output_range) != tuple(told):
+    if output_range is not None and check_range(output_range) != tuple(stated):
         raise InvalidArgumentError(
-            f"`output_range={show(output_range)}`: the rows were explained with {tuple(told)}. Leave it out, or "
+            f"`output_range={show(output_range)}`: the rows were explained with {tuple(stated)}. Leave it out, or "
             "explain again."
         )
     if abs(level - settings["level"]) > 1e-12:
