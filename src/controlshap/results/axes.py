@@ -69,6 +69,13 @@ def take_output(record: Any, number: int) -> dict[str, Any]:
     }
 
 
+def with_outputs(record: Any, name: str) -> AnyArray:
+    """An array of a record with its axis of outputs, also where there is only one."""
+    array: AnyArray = getattr(record, name)
+    names = next(field.metadata["axes"] for field in fields(record) if field.name == name)
+    return array if array.ndim == len(names) else np.expand_dims(array, names.index("outputs"))
+
+
 def row_index(rows: Any, n: int, read_names: Callable[[], Sequence[RowName] | None]) -> IntArray:
     """Numbers of the rows that a number, a slice, a mask, an array of numbers or names ask for, of `n` rows.
 

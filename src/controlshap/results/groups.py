@@ -11,7 +11,7 @@ import numpy as np
 from controlshap._checks import show
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
-from controlshap.results.axes import field_names
+from controlshap.results.axes import field_names, with_outputs
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
@@ -23,12 +23,12 @@ def sum_by_group(explanation: Explanation, groups: Mapping[str, Sequence[str]] |
     sums = np.zeros((len(members), len(explanation.feature_names)))
     for number, players in enumerate(members.values()):
         sums[number, players] = 1.0
-    several = explanation.values.ndim == 3
-    columns = explanation.player_columns
-    covariance = np.einsum("gp,...pq,hq->...gh", sums, explanation.covariance, sums)
-    variances = np.diagonal(covariance, axis1=-2, axis2=-1)
-    errors = np.sqrt(np.maximum(np.moveaxis(variances, 1, -1) if several else variances, 0.0))
-    plain = _plain_errors(explanation, sums)
+    columns, outputs = explanation.player_columns, explanation.values.shape[2:]
+    shape = (len(explanation), len(members), *outputs)
+    covariance = np.einsum("gp,ropq,hq->rogh", sums, with_outputs(explanation, "covariance"), sums)
+    variances = np.moveaxis(np.diagonal(covariance, axis1=2, axis2=3), 1, 2)
+    errors = np.sqrt(np.maximum(variances, 0.0)).reshape(shape)
+    plain = _plain_errors(explanation, sums).reshape(shape)
     with np.errstate(divide="ignore", invalid="ignore"):
         reduction = np.where(plain > 0, np.clip(1.0 - (errors / plain) ** 2, 0.0, 1.0), 0.0)
     dof = np.stack([explanation.degrees_of_freedom[:, players].min(axis=1) for players in members.values()], axis=1)
@@ -39,7 +39,7 @@ def sum_by_group(explanation: Explanation, groups: Mapping[str, Sequence[str]] |
         "uncontrolled_standard_errors": plain,
         "variance_reduction": reduction,
         "degrees_of_freedom": dof,
-        "covariance": covariance,
+        "covariance": covariance.reshape(len(covariance), *outputs, *covariance.shape[2:]),
         "feature_names": tuple(members),
         "player_columns": tuple(tuple(c for p in players for c in columns[p]) for players in members.values()),
         "evaluations": None,
@@ -57,17 +57,19 @@ def _add(sums: FloatArray, values: FloatArray) -> FloatArray:
 
 
 def _plain_errors(explanation: Explanation, sums: FloatArray) -> FloatArray:
-    """Errors of sums without control, whose covariance is not kept: players are taken to correlate as with control."""
-    several = explanation.values.ndim == 3
-    errors, plain = explanation.standard_errors, explanation.uncontrolled_standard_errors
-    if several:
-        errors, plain = np.moveaxis(errors, 2, 1), np.moveaxis(plain, 2, 1)
+    """Errors `(rows, groups, outputs)` of sums without control.
+
+    Their covariance is not kept: players are taken to correlate as with control.
+    """
+    errors, plain = (
+        np.moveaxis(with_outputs(explanation, name), 1, 2)
+        for name in ("standard_errors", "uncontrolled_standard_errors")
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
-        correlation = explanation.covariance / (errors[..., :, None] * errors[..., None, :])
+        correlation = with_outputs(explanation, "covariance") / (errors[..., :, None] * errors[..., None, :])
     correlation = np.where(np.isfinite(correlation), correlation, np.eye(errors.shape[-1]))
-    variances = np.einsum("gp,...p,...pq,...q,gq->...g", sums, plain, correlation, plain, sums)
-    found = np.sqrt(np.maximum(variances, 0.0))
-    return np.moveaxis(found, 1, -1) if several else found
+    variances = np.einsum("gp,rop,ropq,roq,gq->rog", sums, plain, correlation, plain, sums)
+    return np.moveaxis(np.sqrt(np.maximum(variances, 0.0)), 1, 2)
 
 
 def _members(explanation: Explanation, groups: Mapping[str, Sequence[str]] | None) -> dict[str, list[int]]:

@@ -9,6 +9,7 @@ import numpy as np
 from controlshap._checks import check_guarantee, check_range, show
 from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
+from controlshap.results.axes import with_outputs
 from controlshap.statistics.certainty import quantile, simultaneous_tail, tail_dof
 
 if TYPE_CHECKING:
@@ -96,12 +97,11 @@ def covariance_with_background(explanation: Explanation) -> tuple[FloatArray, Fl
     is not known.
     """
     errors, dof = _add_background(explanation)
-    several = errors.ndim == 3
-    covariance = (explanation.covariance if several else explanation.covariance[:, None]).copy()
-    more = np.maximum(errors**2 - explanation.standard_errors**2, 0.0)
-    players = np.arange(more.shape[1])
-    covariance[:, :, players, players] += np.moveaxis(more if several else more[..., None], 1, 2)
-    return covariance, dof if several else dof[..., None]
+    covariance, shape = with_outputs(explanation, "covariance").copy(), with_outputs(explanation, "values").shape
+    more = np.maximum(errors**2 - explanation.standard_errors**2, 0.0).reshape(shape)
+    players = np.arange(shape[1])
+    covariance[:, :, players, players] += np.moveaxis(more, 1, 2)
+    return covariance, dof.reshape(shape)
 
 
 def _add_distribution(explanation: Explanation, of_distribution: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -117,10 +117,8 @@ def _add_distribution(explanation: Explanation, of_distribution: FloatArray) -> 
 
 def _simultaneous(explanation: Explanation, level: float, errors: FloatArray, dof: FloatArray) -> FloatArray:
     """Critical values of simultaneous intervals, of the shape of `values`."""
-    several = errors.ndim == 3
-    covariance = explanation.covariance if several else explanation.covariance[:, None]
-    errors, dof = (array if several else array[..., None] for array in (errors, dof))
-    critical = np.empty(errors.shape)
+    covariance, shape = with_outputs(explanation, "covariance"), with_outputs(explanation, "values").shape
+    errors, dof, critical = errors.reshape(shape), dof.reshape(shape), np.empty(shape)
     for row in range(len(errors)):
         alpha = (1.0 - level) * explanation.look_shares[row]
         for output in range(errors.shape[2]):
@@ -129,4 +127,4 @@ def _simultaneous(explanation: Explanation, level: float, errors: FloatArray, do
             more = errors[row, :, output] ** 2 - np.diag(spread)
             tail = simultaneous_tail(spread + np.diag(np.maximum(more, 0.0)), dof[row, :, output], alpha)
             critical[row, :, output] = quantile(tail_dof(dof[row, :, output]), tail)
-    return critical if several else critical[..., 0]
+    return critical.reshape(explanation.values.shape)

@@ -13,7 +13,7 @@ from controlshap._errors import InvalidArgumentError
 from controlshap._imports import require
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.data.table import RowName
-from controlshap.results.axes import label_rows, take_one
+from controlshap.results.axes import label_rows, take_one, with_outputs
 from controlshap.results.intervals import covariance_with_background
 from controlshap.statistics.certainty import (
     magnitude_order,
@@ -152,9 +152,11 @@ class Ranking:
 
 def rank(explanation: Explanation, level: float, *, background: bool = False) -> Ranking:
     """The ranking of every row and output."""
-    several = explanation.values.ndim == 3
-    values = explanation.values if several else explanation.values[..., None]
-    covariance, dof = covariance_with_background(explanation) if background else _sampling(explanation)
+    values = with_outputs(explanation, "values")
+    if background:
+        covariance, dof = covariance_with_background(explanation)
+    else:
+        covariance, dof = (with_outputs(explanation, name) for name in ("covariance", "degrees_of_freedom"))
     n_rows, p, n_outputs = values.shape
     bounds = _bounds(explanation, level, background=background)
     order = np.empty((n_rows, p, n_outputs), dtype=np.int64)
@@ -172,7 +174,7 @@ def rank(explanation: Explanation, level: float, *, background: bool = False) ->
                 ratios = order_ratios(estimates, spread, freedom, alpha)
                 cuts[row, :, output] = mark_separated(ratios, estimates, players)
             swaps[row, :, output] = swap_probabilities(estimates, spread, freedom, players)
-    if not several:
+    if explanation.values.ndim == 2:
         order, cuts, swaps = order[..., 0], cuts[..., 0], swaps[..., 0]
     sampled = SAMPLED if bounds is None or background else RANGE
     rests_on = tuple(
@@ -184,12 +186,6 @@ def rank(explanation: Explanation, level: float, *, background: bool = False) ->
         order, cuts, swaps, level, explanation.feature_names, rests_on, names, labels, label_rows(explanation),
         explanation.row_names, background,
     )  # fmt: skip
-
-
-def _sampling(explanation: Explanation) -> tuple[FloatArray, FloatArray]:
-    """Covariance `(rows, outputs, players, players)` and degrees of freedom `(rows, players, outputs)` of sampling."""
-    dof, covariance = explanation.degrees_of_freedom, explanation.covariance
-    return (covariance, dof) if dof.ndim == 3 else (covariance[:, None], dof[..., None])
 
 
 def is_exact(ranking: Ranking) -> bool:
@@ -213,4 +209,4 @@ def _bounds(explanation: Explanation, level: float, *, background: bool) -> Floa
         low, high = explanation.confidence_interval(level, simultaneous=True, background=True)
     elif low is None or high is None or abs(level - explanation.settings["level"]) > 1e-12:
         return None
-    return np.stack([low, high]).reshape(2, *low.shape[:2], *(low.shape[2:] or (1,)))
+    return np.stack([low, high]).reshape(2, *with_outputs(explanation, "values").shape)
