@@ -117,7 +117,7 @@ class Explainer:
         **other: Never,
     ) -> None:
         if other:
-            refuse_arguments("Explainer", other, _DEFAULTS)
+            refuse_arguments("Explainer", other, DEFAULTS)
         settings = {
             "features": features, "estimator": estimator, "control": control, "variance": variance,
             "coefficient": coefficient, "memory_limit": memory_limit, "max_background": max_background,
@@ -130,7 +130,7 @@ class Explainer:
     def __repr__(self) -> str:
         from controlshap.engine.describe import describe_assembly
 
-        return "\n".join(describe_assembly(self._assembly, _DEFAULTS))
+        return "\n".join(describe_assembly(self._assembly, DEFAULTS))
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -308,7 +308,7 @@ class Explainer:
         """
         check_progress(progress)
         if other:
-            budget = read_budget(other, budget, self._assembly.n_background, _CALL)
+            budget = read_budget(other, budget, self._assembly.n_background, CALL_DEFAULTS)
         entropy = resolve_entropy(rng)
         if keep not in (True, False, None):
             raise InvalidArgumentError(f"`keep` must be True, False or None; got {keep!r}.")
@@ -468,13 +468,14 @@ class Explainer:
 
 def _defaults(function: Any) -> dict[str, Any]:
     """Arguments of a function by name, each with its default."""
-    parameters = inspect.signature(function).parameters.values()
-    return {parameter.name: parameter.default for parameter in parameters if parameter.kind != parameter.VAR_KEYWORD}
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.kind != p.VAR_KEYWORD]
+    return {parameter.name: parameter.default for parameter in parameters if parameter.name != "self"}
 
 
-_DEFAULTS, _CALL = _defaults(Explainer), frozenset(_defaults(Explainer.__call__)) - {"self"}
+#: Arguments of `Explainer` and of its call, each with its default.
+DEFAULTS, CALL_DEFAULTS = _defaults(Explainer), _defaults(Explainer.__call__)
 #: Arguments of `Explainer` beside the model and its data.
-SETTINGS = frozenset(_DEFAULTS) - {"model", "background"}
+SETTINGS = frozenset(DEFAULTS) - {"model", "background"}
 
 
 def explain(model: Any, X: Any, background: Any, **settings: Any) -> Explanation:

@@ -14,7 +14,7 @@ import click
 
 from controlshap._version import __version__
 from controlshap.cli.messages import EXIT_FAILED_PARTS, OneLineGroup, traceback_option
-from controlshap.explainer import Explainer
+from controlshap.explainer import DEFAULTS
 from controlshap.limits import Limits
 from controlshap.strategies import CONTROLS, ESTIMATORS, VALUE_FUNCTIONS
 
@@ -22,7 +22,6 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Options = TypeVar("_Options")
-_DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(Explainer).parameters.items()}
 _EXIT_CODES = (
     "Exit codes: 0 done, 1 error, 2 wrong use, 3 finished but some parts failed, 130 interrupted, 143 terminated."
 )
@@ -78,23 +77,23 @@ _MODEL_OPTIONS = _options(
     click.option("--drop", metavar="A,B", help="Columns of the files that are not for the model: target, identifiers."),
 )
 _DESIGN_OPTIONS = _options(
-    click.option("--features", type=click.Choice(list(VALUE_FUNCTIONS)), default=_DEFAULTS["features"],
+    click.option("--features", type=click.Choice(list(VALUE_FUNCTIONS)), default=DEFAULTS["features"],
                  show_default=True, help="Whether absent features ignore the revealed ones."),
-    click.option("--estimator", default=_DEFAULTS["estimator"], show_default=True,
+    click.option("--estimator", default=DEFAULTS["estimator"], show_default=True,
                  help=f"auto, {', '.join(ESTIMATORS)}."),
-    click.option("--control", default=_DEFAULTS["control"], show_default=True,
+    click.option("--control", default=DEFAULTS["control"], show_default=True,
                  help=f"auto, thorough, none, or one or several of {', '.join(CONTROLS)}, separated by commas."),
     click.option("--groups", type=_FILE, help='JSON file of players: {"Job": ["Job_a", "Job_b"]}.'),
     click.option("--order", type=_FILE, help='JSON file of columns, causes first: [["age", "sex"], ["income"]].'),
     click.option("--hierarchy", type=_FILE, help='JSON file of groups that keep their columns: {"person": ["age"]}.'),
 )  # fmt: skip
 _OUTPUT_OPTIONS = _options(
-    click.option("--output", type=click.Choice(["auto", "margin", "probability"]), default=_DEFAULTS["output"],
+    click.option("--output", type=click.Choice(["auto", "margin", "probability"]), default=DEFAULTS["output"],
                  show_default=True, help="What a classifier is asked for; the margin of boosted trees is exact."),
     click.option("--of-class", metavar="LABEL", help="The class whose output is explained."),
 )  # fmt: skip
 _BACKGROUND_OPTIONS = _options(
-    click.option("--max-background", type=click.IntRange(min=2), default=_DEFAULTS["max_background"], show_default=True,
+    click.option("--max-background", type=click.IntRange(min=2), default=DEFAULTS["max_background"], show_default=True,
                  help="A larger background is sampled to this many rows."),
     click.option("--background-seed", type=click.IntRange(min=0), default=0, show_default=True,
                  help="Seed of that sample."),

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import re
-from collections.abc import Iterable
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from controlshap.explainer import Explainer
-from controlshap.limits import Limits
+from controlshap.explainer import CALL_DEFAULTS, DEFAULTS, SETTINGS
+from controlshap.limits import LimitOptions
 from controlshap.results.wording import count_noun
 
 if TYPE_CHECKING:
     from controlshap.results.explanation import Explanation
 
 
-def _defaults(function: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Default values of some arguments, in the order of the signature."""
-    parameters = inspect.signature(function).parameters
-    return {name: parameter.default for name, parameter in parameters.items() if name in set(names)}
-
-
 #: Arguments of `Explainer` and limits of a call with their defaults; `groups` come from the players.
-_MAKING = _defaults(Explainer, set(inspect.signature(Explainer).parameters) - {"model", "background", "groups"})
-_CALLING = _defaults(Explainer.__call__, [field.name for field in fields(Limits)])
+_MAKING = {name: default for name, default in DEFAULTS.items() if name in SETTINGS - {"groups"}}
+_CALLING = {name: default for name, default in CALL_DEFAULTS.items() if name in LimitOptions.__annotations__}
 #: Where the text of an object names a class.
 _CLASS = re.compile(r"\b([A-Z]\w*)\(")
 #: Longer settings (arrays written out) are cut in the table.

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from controlshap._random import resolve_entropy
 from controlshap._types import AnyArray, FloatArray
 from controlshap.data.players import Players, resolve_players
 from controlshap.engine.parallel import check_jobs, ordered_map
-from controlshap.explainer import Explainer
+from controlshap.explainer import DEFAULTS, Explainer
 from controlshap.limits import LimitOptions
 from controlshap.models.model import Model
 from controlshap.results.explanation import Explanation
@@ -121,7 +120,7 @@ def make_linked_problem(
         mean=np.empty(0),
         base=np.empty(0),
         settings={name: value for name, value in settings.items() if name not in ("groups", "features")},
-        memory_limit=int(settings.get("memory_limit", signature(Explainer).parameters["memory_limit"].default)),
+        memory_limit=int(settings.get("memory_limit", DEFAULTS["memory_limit"])),
     )
     outputs = problem.predict(data.data, problem.index, None, "the background")
     if link is logit:
