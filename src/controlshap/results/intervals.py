@@ -119,9 +119,9 @@ def _simultaneous(explanation: Explanation, level: float, errors: FloatArray, do
     """Critical values of simultaneous intervals, of the shape of `values`."""
     covariance, shape = with_outputs(explanation, "covariance"), with_outputs(explanation, "values").shape
     errors, dof, critical = errors.reshape(shape), dof.reshape(shape), np.empty(shape)
-    for row in range(len(errors)):
+    for row in range(shape[0]):
         alpha = (1.0 - level) * explanation.look_shares[row]
-        for output in range(errors.shape[2]):
+        for output in range(shape[2]):
             spread = covariance[row, output]
             # an error that was added (of the background) has no known correlation: it is taken as independent
             more = errors[row, :, output] ** 2 - np.diag(spread)
