@@ -378,7 +378,7 @@ def test_exact_rows_stay_as_they_are_beside_refined_ones():
     model, counting = bent_regression(background)
     rows = RNG.normal(size=(4, 5))
     rows[[1, 2], 0] = 11.0
-    explainer = make(model, background)
+    explainer = make(model, background, estimator="permutation")  # "auto" goes by the budget
     short = explainer(rows, budget=200, rng=5)
     assert short.status.tolist() == ["exact", "budget reached", "budget reached", "exact"]
     before = counting.n

@@ -93,6 +93,9 @@ class Plan:
         Time of an evaluation, if the user stated it.
     alternative : Estimator or None
         Estimator that replaces the first one if a pilot shows it to be better (`engine.pilot`).
+    exact_cost : int or None
+        Evaluations of all coalitions, which take the place of sampling in a run that has not ended early before it has
+        taken as many; None where they never do.
     """
 
     estimator: Estimator
@@ -111,6 +114,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     n_rows: int = field(default=0, compare=False)
     alternative: Estimator | None = None
+    exact_cost: int | None = None
     seconds: float | None = field(default=None, compare=False)
 
     @property
@@ -146,7 +150,8 @@ class Plan:
         plan, facts, reasons = self, RowFacts.of(problem, x, at_x), dict[str, str]()
         estimator = choose_estimator(problem, self.budget, reasons, early=self.early, facts=facts)
         if estimator != self.estimator:
-            plan = replace(_assemble(problem, self.budget, estimator, reasons, early=self.early), notes=self.notes)
+            plan = _assemble(problem, self.budget, estimator, reasons, early=self.early)
+            plan = replace(plan, notes=self.notes, exact_cost=self.exact_cost)
         return _with_controls_of_row(plan, problem, x)
 
     def leave(self, problem: Problem) -> Plan:
@@ -154,6 +159,11 @@ class Plan:
         assert self.alternative is not None
         plan = _assemble(problem, self.budget, self.alternative, {}, early=self.early)
         return replace(plan, controls=self.controls, other_controls=self.other_controls, alternative=None)
+
+    def enumerate(self, problem: Problem) -> Plan:
+        """The plan that evaluates all coalitions after sampling as much as they cost."""
+        assert self.exact_cost is not None
+        return _assemble(problem, self.exact_cost, choose_estimator(problem, self.exact_cost), {}, early=False)
 
     @property
     def n_units(self) -> int:
@@ -200,6 +210,9 @@ def make_plan(problem: Problem, stopping: Stopping) -> Plan:
     price = problem.imputer.describe_price(budget)
     plan = replace(plan, notes=(price,)) if price else plan
     needed = exact_budget(problem, budget)
+    if early and needed is not None and not plan.is_exact and 2 * needed <= stopping.budget:
+        note = f"exact after {needed:,} evaluations without an end: all coalitions then cost as much again"
+        return replace(plan, exact_cost=needed, notes=(*plan.notes, note))
     if needed is None or plan.is_exact or early or needed > NEARLY_EXACT_FACTOR * budget:
         return plan
     return replace(plan, notes=(f"nearly exact: budget={needed} covers all coalitions, without sampling error",))

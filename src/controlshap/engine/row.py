@@ -63,6 +63,8 @@ def explain_row(
         run.sample_stage()
         run.estimate()
         run.judge()
+        if run.enumerates:
+            run = run.enumerate()
     return replace(run.finish(), evaluated=run.share(n_shared))
 
 
@@ -90,6 +92,8 @@ class Run:
         Background rows that differ from x in each player; players of none are 0.
     status : str or None
         Why the run has ended; None while it goes on.
+    enumerates : bool
+        Whether it goes on with all coalitions.
     """
 
     problem: Problem
@@ -111,6 +115,7 @@ class Run:
     n_telling: IntArray | None
     stages: list[int]
     status: str | None = None
+    enumerates: bool = False
     pilot: Run | None = None
     gain: float = 1.0
     n_looked: int = 0
@@ -186,6 +191,16 @@ class Run:
         run.pilot, run.gain, run.history = self, gain, [*self.history]
         return run
 
+    def enumerate(self) -> Run:
+        """A run of all coalitions in place of this one."""
+        plan = self.plan.enumerate(self.problem)
+        run = Run.start(
+            self.problem, plan, self.x, self.game.at_x[:, 0], self.row, self.entropy, self.stopping, self.recording,
+            self.began, self.game.n_evaluations,
+        )  # fmt: skip
+        run.history = [*self.history]
+        return run
+
     @property
     def alpha_fraction(self) -> float:
         """Part of `1 - level` for each look."""
@@ -256,8 +271,9 @@ class Run:
     def judge(self) -> None:
         """End the run if its goals or a limit are reached; else set the next stage."""
         stopping, n_units, is_last = self.stopping, self.next_units, self.next_units >= self.most_units
+        whole = self.plan.is_exact or self.sampler.is_whole
         # where the clock cuts stages short, there may be more of them than shares of alpha
-        may_look = stopping.looks and not self.plan.is_exact and self.n_looked < self.n_looks
+        may_look = stopping.looks and not whole and self.n_looked < self.n_looks
         if may_look and (n_units >= stopping.first_look or is_last):
             self.n_looked += 1
             if stopping.needs_pairs:
@@ -266,13 +282,15 @@ class Run:
                 self.status = "converged"
                 return
         if is_last:
-            whole = self.plan.is_exact or self.sampler.is_whole
             self.status = "exact" if whole and self.problem.noise is None else "budget reached"
             return
         seconds = time.perf_counter() - self.began
         self.next_units = stopping.next_stage(n_units, self.most_units, seconds, self.n_before)
         if self.next_units == n_units:
             self.status = "time reached"
+        # as with skis that may be hired or bought: no more than twice what would have been best with hindsight
+        then = self.game.n_evaluations * self.next_units / n_units
+        self.enumerates = self.plan.exact_cost is not None and then > self.plan.exact_cost
 
     def _is_reached(self) -> bool:
         """Whether all goals are reached."""
