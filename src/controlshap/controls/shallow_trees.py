@@ -104,8 +104,7 @@ class Boosting:
     are found in the same order anywhere; one sum holds a count, in its upper bits, and what is left, in its lower ones.
 
     Sums by node, column and bin are a product with a matrix of ones, a column for each row and a line for each of these
-    cells. The commonest bin of a column, which half of the hybrid rows share with x, has no line: its sum is the
-    node's less that of the other bins.
+    cells.
     """
 
     def __init__(self, cuts: FloatArray, codes: IntArray, targets: FloatArray, depth: int, rate: float) -> None:
@@ -116,13 +115,10 @@ class Boosting:
         self.mean = float(targets.mean())
         self.left = targets - self.mean
         self.trees: list[tuple[IntArray, IntArray, FloatArray]] = []
-        places = codes + n_bins * np.arange(p)
-        self._commonest = np.bincount(places.ravel(), minlength=p * n_bins).reshape(p, n_bins).argmax(axis=1)
-        others = codes != self._commonest
-        self._n_others, self._others = others.sum(axis=1), places[others].astype(np.int32)
-        ends = np.append(0, np.cumsum(self._n_others)).astype(np.int32)
-        shape = (2 ** (depth - 1) * p * n_bins, n)
-        self._cells = csc_array((np.ones(len(self._others)), self._others, ends), shape=shape)
+        self._places = (codes + n_bins * np.arange(p)).astype(np.int32)
+        parts = np.ones(n * p), self._places.ravel(), (p * np.arange(n + 1)).astype(np.int32)
+        self._cells = [csc_array(parts, shape=(2**level * p * n_bins, n)) for level in range(depth)]
+        self._indices = np.empty_like(self._places)
 
     def grow(self, n_trees: int) -> Boosting:
         """Go on until there are so many trees."""
@@ -150,7 +146,7 @@ class Boosting:
         packed = np.rint(self.left * unit) + 2.0**shift
         node, starts, columns, chosen = np.zeros(n, dtype=np.int64), p * np.arange(n), [], []
         for level in range(self.depth):
-            sums = self._sums(node, packed, 2**level).cumsum(axis=2)
+            sums = self._sums(level, node, packed).cumsum(axis=2)
             gain = _gains(sums, shift).reshape(len(sums), -1)
             # columns often divide few rows alike: the first of them, whatever the last bits of the gains
             best = (gain >= (1.0 - ROUNDING) * gain.max(axis=1, keepdims=True)).argmax(axis=1)
@@ -161,15 +157,13 @@ class Boosting:
             node = 2 * node + (self.codes.ravel()[starts + column[node]] > cut[node])
         return np.concatenate(columns), np.concatenate(chosen), node
 
-    def _sums(self, node: IntArray, packed: FloatArray, n_nodes: int) -> IntArray:
-        """Sums `(nodes, columns, bins)` of `packed` (n,) over the rows of each node."""
-        p, n_bins = self.codes.shape[1], self.cuts.shape[1]
-        self._cells.indices = self._others + np.repeat((p * n_bins * node).astype(np.int32), self._n_others)
-        of_cells: FloatArray = self._cells @ packed
-        sums = of_cells[: n_nodes * p * n_bins].astype(np.int64).reshape(n_nodes, p, n_bins)
-        total = np.bincount(node, packed, minlength=n_nodes).astype(np.int64)
-        sums[:, np.arange(p), self._commonest] = total[:, None] - sums.sum(axis=2)
-        return sums
+    def _sums(self, level: int, node: IntArray, packed: FloatArray) -> IntArray:
+        """Sums `(nodes, columns, bins)` of `packed` (n,) over the rows of each node of a level."""
+        np.add(self._places, (self.cuts.size * node).astype(np.int32)[:, None], out=self._indices)
+        cells = self._cells[level]
+        cells.indices = self._indices.ravel()
+        of_cells: FloatArray = cells @ packed
+        return of_cells.astype(np.int64).reshape(-1, *self.cuts.shape)
 
 
 def _gains(packed: IntArray, shift: int) -> FloatArray:
@@ -212,4 +206,7 @@ def _cut(data: FoldedRows) -> tuple[FloatArray, IntArray]:
 
 def code_by(cuts: FloatArray, rows: FloatArray) -> IntArray:
     """Numbers of the cuts below each value."""
-    return np.stack([np.searchsorted(own, column) for own, column in zip(cuts, rows.T, strict=True)], axis=1)
+    below = np.zeros(rows.shape, dtype=np.uint8)  # there are fewer than 256
+    for cut in cuts.T[:-1]:  # the last ones are infinite
+        below += rows > cut
+    return below.astype(np.int64)
