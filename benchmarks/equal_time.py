@@ -8,7 +8,8 @@ inside the model), evaluations and squared errors are measured once along a ladd
 100 or 1,000 microseconds a row the time of a row is `own + evaluations * cost`. The sum is checked against real models,
 made slow by work of numpy in proportion to rows, for ours at 1, 10 and 100 microseconds.
 
-Ours is taken at 2,000 evaluations. A peer's error at the same time is interpolated between its budgets (in logarithms,
+Ours is taken at 2,000 evaluations, told how long the model takes (`seconds_per_evaluation=`).
+A peer's error at the same time is interpolated between its budgets (in logarithms,
 beyond the largest by 1/time), with all of the background or a fifth of it, whichever is better with hindsight; a peer
 that cannot finish its smallest budget in that time is left out. Peers get f(background) and f(x) free of charge, as
 ours does. One row alone pays for its explainer, 20 rows of a call share it.
@@ -112,8 +113,8 @@ class Case:
         several = [simulate_networks(imputer, x, [function], rng, None, None, 0.0)[0] for x in self.rows]
         self.truth = np.array([one.mean[:-1] for one in several])
 
-    def explainer(self, model, control: str = "auto", estimator: str = "auto") -> cs.Explainer:
-        return cs.Explainer(model, self.background, features=self.features, control=control, estimator=estimator)
+    def explainer(self, model, **settings) -> cs.Explainer:
+        return cs.Explainer(model, self.background, features=self.features, **settings)
 
 
 def measure_ours(case: Case, budget: int, n_rows: int, seeds: int, **settings) -> tuple[float, float, float]:
@@ -196,10 +197,11 @@ def table(features: str, quick: bool) -> list[str]:
     worse = []
     for n_rows in (1, N_ROWS):
         single = Case(features, 5) if n_rows == 1 else case
-        own, n, error = measure_ours(single, BUDGET, n_rows, 3 if n_rows == 1 else 1)
-        if n_rows == 1:
-            error = measure_ours(case, BUDGET, len(case.rows), 1)[2]  # the same, from more rows
         for cost in COSTS:
+            told = {"seconds_per_evaluation": cost}
+            own, n, error = measure_ours(single, BUDGET, n_rows, 3 if n_rows == 1 else 1, **told)
+            if n_rows == 1:
+                error = measure_ours(case, BUDGET, len(case.rows), 1, **told)[2]  # the same, from more rows
             seconds, cells = own + n * cost, []
             for name in names:
                 theirs = min(error_at(ladder, seconds, cost) for ladder in ladders[name])
@@ -219,7 +221,7 @@ def check(case: Case) -> list[str]:
     for cost in COSTS[:3]:
         model = Slow(case.model, cost)
         timed = Timed(model, case.background)
-        explainer = case.explainer(timed)
+        explainer = case.explainer(timed, seconds_per_evaluation=cost)
         explainer(case.rows[:1], budget=BUDGET, rng=0)
         timed.seconds, timed.n_rows, began = 0.0, 0, time.process_time()
         explainer(case.rows[1:11], budget=BUDGET, rng=0)
@@ -237,16 +239,19 @@ def trees_as_functions(quick: bool) -> list[str]:  # noqa: ARG001
     X = rng.normal(size=(2_200, N_PLAYERS))
     y = X[:, 0] * X[:, 1] + np.abs(X[:, 2]) + np.sin(3 * X[:, 3]) * X[:, 4]
     booster = LGBMRegressor(n_estimators=100, verbose=-1, n_jobs=1).fit(X[:2_000], y[:2_000]).booster_
-    lines = ["## 100 trees of lightgbm, called as a function", "", "| features | rows | over the model alone |"]
-    lines.append("|---|---|---|")
+    lines = ["## 100 trees of lightgbm, called as a function", ""]
+    lines += ["| features | rows | over the model alone | where its time is stated |", "|---|---|---|---|"]
     for features in ("independent", "correlated"):
         for n_rows in (1, N_ROWS):
-            model = Timed(lambda rows: booster.predict(rows, num_threads=1), X[2_000:2_100])
-            explainer = cs.Explainer(model, X[2_000:2_100], features=features)
-            explainer(X[-1:], budget=BUDGET, rng=0)
-            model.seconds, began = 0.0, time.process_time()
-            explainer(X[-n_rows:], budget=BUDGET, rng=0)
-            lines.append(f"| {features} | {n_rows} | {(time.process_time() - began) / model.seconds:.2f} |")
+            model, cells = Timed(lambda rows: booster.predict(rows, num_threads=1), X[2_000:2_100]), []
+            for stated in (False, True):
+                told = {"seconds_per_evaluation": model.seconds / model.n_rows} if stated else {}
+                explainer = cs.Explainer(model, X[2_000:2_100], features=features, **told)
+                explainer(X[-1:], budget=BUDGET, rng=0)
+                model.seconds, model.n_rows, began = 0.0, 0, time.process_time()
+                explainer(X[-n_rows:], budget=BUDGET, rng=0)
+                cells.append(f"{(time.process_time() - began) / model.seconds:.2f}")
+            lines.append(f"| {features} | {n_rows} | {' | '.join(cells)} |")
     return lines
 
 
@@ -275,7 +280,8 @@ def main() -> None:
             "# Error at equal time",
             "",
             f"`python benchmarks/equal_time.py`, numpy {np.__version__}, one thread, processor time; {N_PLAYERS} "
-            f"players, {N_BACKGROUND} background rows, a network of ten tanh units. Squared error of a contender at "
+            f"players, {N_BACKGROUND} background rows, a network of ten tanh units; ours is told how long the model "
+            "takes. Squared error of a contender at "
             f"the time that ours takes for {BUDGET:,} evaluations, over ours: above 1 we are better, `-` where a "
             "contender cannot finish in that time.",
             "",

@@ -82,9 +82,8 @@ def fit_functions(
     if not of_rows:
         return (), data, ()
     kept = keep_useful(of_rows, data, folds.n_folds)
-    functions = tuple(
-        tuple(tuple(learner.fit(of_output, k) for learner in kept) for of_output in data) for k in range(folds.n_folds)
-    )
+    fitted = [[learner.fit_folds(of_output, range(folds.n_folds)) for learner in kept] for of_output in data]
+    functions = tuple(tuple(tuple(one[k] for one in of_output) for of_output in fitted) for k in range(folds.n_folds))
     return functions, data, kept
 
 
