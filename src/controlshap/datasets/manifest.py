@@ -27,7 +27,7 @@ from controlshap._files import (
 )
 from controlshap._types import FloatArray, IntArray
 from controlshap.controls.d_matrices import DMatrices
-from controlshap.datasets.part_file import PartLayout
+from controlshap.datasets.layout import PartLayout
 from controlshap.datasets.sources import cut_parts
 from controlshap.problem import Assembly
 from controlshap.storage.explainers import save_assembly

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from controlshap._errors import ControlShapWarning
-from controlshap.datasets.kept import read_kept, take_columns
+from controlshap.datasets.layout import PartLayout, read_kept
 from controlshap.datasets.lessons import begin_lesson, write_lesson
-from controlshap.datasets.part_file import PartLayout, part_path, part_totals, write_part
-from controlshap.datasets.sources import RowSource
+from controlshap.datasets.part_file import part_path, part_totals, write_part
+from controlshap.datasets.sources import RowSource, take_columns
 from controlshap.engine import rows as engine_rows
 from controlshap.engine.generations import Lesson
 from controlshap.problem import Assembly

@@ -9,8 +9,9 @@ from pathlib import Path
 from controlshap._checks import as_path
 from controlshap._errors import InvalidArgumentError
 from controlshap._files import DamagedFileError, read_sealed
+from controlshap.datasets.layout import PartLayout
 from controlshap.datasets.manifest import part_bounds, read_manifest
-from controlshap.datasets.part_file import PartLayout, part_path
+from controlshap.datasets.part_file import part_path
 from controlshap.datasets.stored import StoredExplanation, StoredParts
 from controlshap.results.explanation import Explanation
 from controlshap.results.wording import count_noun, format_number

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._checks import as_path, check_whole
+from controlshap._checks import as_path, check_whole, show
 from controlshap._errors import BudgetTooSmallError, ControlShapWarning, InvalidArgumentError, RunStoppedError
 from controlshap._files import hash_json, remove_unfinished, write_sealed
 from controlshap._random import RngLike, resolve_entropy
@@ -21,11 +21,11 @@ from controlshap._version import __version__
 from controlshap.data.categories import Category
 from controlshap.datasets import manifest as manifests
 from controlshap.datasets.files import import_pyarrow
-from controlshap.datasets.kept import check_keep, kept_kinds
+from controlshap.datasets.layout import PartLayout, kept_kinds
 from controlshap.datasets.lessons import learn_from_parts, remove_lessons
 from controlshap.datasets.loop import RunTotals, add_way_out, describe_way_out, run_parts
 from controlshap.datasets.part import DatasetJob, PartTask, explain_rows
-from controlshap.datasets.part_file import PartLayout, part_path, part_totals
+from controlshap.datasets.part_file import part_path, part_totals
 from controlshap.datasets.pools import Pool, ProcessPool, SerialPool
 from controlshap.datasets.result import DatasetResult, FailedPart
 from controlshap.datasets.sources import DEFAULT_ROWS, MOST_ROWS, RowSource, check_rows, open_source
@@ -75,7 +75,7 @@ def explain_dataset(
     folder = as_path(out, "out").resolve()
     earlier = manifests.find_manifest(folder)
     sizes_before = part_rows or (None if earlier is None else earlier["part_rows"])
-    opened = _open_rows(assembly, source, sizes_before, rows, check_keep(keep))
+    opened = _open_rows(assembly, source, sizes_before, rows, _check_keep(keep))
     job, identity, predictions = _prepare_job(
         assembly, opened, folder, limits, stopping, earlier, rng, part_rows, model_hash
     )
@@ -99,6 +99,17 @@ def _check_workers(n_jobs: Any, scheduler: Any) -> int:
     if scheduler is not None and checked != 1:
         raise InvalidArgumentError(f"`n_jobs={checked}` and `scheduler` exclude each other. Leave one of them out.")
     return checked
+
+
+def _check_keep(keep: Any) -> tuple[str, ...]:
+    """Names of columns to keep: one, or a list of them."""
+    names = (keep,) if isinstance(keep, str) else tuple(keep or ()) if isinstance(keep, (list, tuple)) else None
+    if keep is not None and (names is None or not all(isinstance(name, str) for name in names)):
+        raise InvalidArgumentError(f"`keep` must be a column of `source`, or a list of columns; got {show(keep)}.")
+    names = names or ()
+    if len(set(names)) < len(names):
+        raise InvalidArgumentError(f"`keep` must name each column once; got {list(names)}.")
+    return names
 
 
 def _open_rows(

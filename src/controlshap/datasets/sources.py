@@ -32,7 +32,6 @@ from controlshap.datasets.files import (
     to_pandas,
     unify_columns,
 )
-from controlshap.datasets.kept import take_columns
 
 #: Rows of a part, unless `part_rows` is given.
 DEFAULT_ROWS = 50
@@ -335,6 +334,12 @@ def _check_columns(names: Sequence[str], wanted: Sequence[str] | None, keep: Seq
             f"`source` lacks the column(s) {missing[:8]}; it has {list(names[:8])}. Rename or add them."
         )
     return tuple(dict.fromkeys([*wanted, *keep]))
+
+
+def take_columns(frame: Any, names: Sequence[str]) -> Any:
+    """A frame with the columns of these names as text, in this order."""
+    keys = {str(column): column for column in frame.columns}
+    return frame[[keys[name] for name in names]]
 
 
 def _free_name(name: Any, names: Sequence[str]) -> str:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._types import FloatArray, IntArray
-from controlshap.data.table import as_row_name
+from controlshap._types import IntArray
 from controlshap.datasets.files import import_pyarrow
-from controlshap.datasets.part_file import LISTS, PAIRS, SCALARS, TEXTS, PartLayout, read_part
+from controlshap.datasets.layout import PartLayout
+from controlshap.datasets.part_file import read_part
 from controlshap.results.axes import field_names, join_values, row_index
 from controlshap.results.explanation import Explanation, check_output
 
@@ -59,26 +59,14 @@ class StoredParts:
 
     def read(self, name: str) -> Any:
         """An attribute of all rows."""
-        return join_values([self._decode(number, name, self._columns(name)) for number in range(len(self.paths))])
+        columns = self.layout.columns_of(name)
+        tables = (self._table(number, columns) for number in range(len(self.paths)))
+        return join_values([self.layout.decode(table, name) for table in tables])
 
     def explain(self, number: int) -> Explanation:
         """The explanation of the rows of one part."""
         table = self._table(number, None)
-        return Explanation(**{name: _decode(table, name, self.layout) for name in ROWS}, **self.about)
-
-    def _decode(self, number: int, name: str, columns: tuple[str, ...]) -> Any:
-        return _decode(self._table(number, columns), name, self.layout)
-
-    def _columns(self, name: str) -> tuple[str, ...]:
-        """Columns that hold an attribute."""
-        if name == "data":
-            return tuple(f"data:{column}" for column in self.layout.columns)
-        if name in ("kept", "row_names"):
-            return tuple(f"kept:{column}" for column in self.layout.kept)
-        known = (*TEXTS, *LISTS, *PAIRS, "stages")
-        return tuple(self.layout.wide.get(name, ())) or (
-            (SCALARS[name],) if name in SCALARS else (name,) * (name in known)
-        )
+        return Explanation(**{name: self.layout.decode(table, name) for name in ROWS}, **self.about)
 
     def _table(self, number: int, names: tuple[str, ...] | None) -> Any:
         import_pyarrow("`load`")
@@ -137,57 +125,3 @@ for _name in ROWS:
     _attribute = cached_property(partial(_read_attribute, name=_name))
     _attribute.__set_name__(StoredExplanation, _name)
     setattr(StoredExplanation, _name, _attribute)
-
-
-def _decode(table: Any, name: str, layout: PartLayout) -> Any:
-    """An attribute of the rows of a part; None where it was not kept."""
-    n, p, outputs = table.num_rows, len(layout.players), len(layout.outputs or ("",))
-    per_output = () if layout.outputs is None else (outputs,)
-    if name == "data":
-        return _decode_data(table, layout)
-    if name in ("kept", "row_names"):
-        return _decode_kept(table, layout, name)
-    if name == "stages":
-        return tuple(tuple(stages) for stages in table.column(name).to_pylist())
-    if name in TEXTS:
-        return np.array(table.column(name).to_pylist(), dtype=np.str_)
-    if name in SCALARS:
-        return table.column(SCALARS[name]).to_numpy()
-    if name in layout.wide:
-        columns = [table.column(column).to_numpy() for column in layout.wide[name]]
-        return np.column_stack(columns).reshape((n, *per_output) if name.startswith("base") else (n, p, *per_output))
-    if (name not in LISTS and name not in PAIRS) or table.column(name).null_count:
-        return None
-    flat = table.column(name).combine_chunks().flatten().to_numpy()
-    if name == "covariance":
-        return _unpack(flat.reshape(n * outputs, -1), p).reshape(n, *per_output, p, p)
-    return flat.reshape(n, p if name in LISTS else p * (p - 1) // 2, *per_output)
-
-
-def _decode_kept(table: Any, layout: PartLayout, name: str) -> Any:
-    """Entries of the columns that were kept, or of the first where it names the rows; None where none were."""
-    if not layout.kept:
-        return None
-    columns = [table.column(f"kept:{column}").to_pylist() for column in layout.kept]
-    if name == "kept":
-        return tuple(zip(*columns, strict=True))
-    return tuple("missing" if entry is None else as_row_name(entry) for entry in columns[0])
-
-
-def _decode_data(table: Any, layout: PartLayout) -> Any:
-    data = np.empty((table.num_rows, len(layout.columns)), dtype=float if set(layout.kinds) <= {"double"} else object)
-    for number, (name, kind) in enumerate(zip(layout.columns, layout.kinds, strict=True)):
-        column = table.column(f"data:{name}")
-        data[:, number] = column.to_numpy() if kind == "double" else column.to_pylist()
-    return data
-
-
-def _unpack(packed: FloatArray, p: int) -> FloatArray:
-    """Matrices `(n, p, p)` from the rows that `_pack` made."""
-    if packed.shape[1] == p * p:
-        return packed.reshape(-1, p, p)
-    rows, columns = np.tril_indices(p)
-    full = np.empty((len(packed), p, p))
-    full[:, rows, columns] = packed
-    full[:, columns, rows] = packed
-    return full
