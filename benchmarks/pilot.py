@@ -1,6 +1,6 @@
 """How many times smaller must the predicted variance be, for a pilot to leave walks for KernelSHAP?
 
-    python benchmarks/pilot.py [--seeds 5] [--passes 0.35 1.5] [--rows 100]
+    python benchmarks/pilot.py [--seeds 5] [--passes 0.35 0.9 1.5] [--rows 100]
 
 Sixteen models of the kinds of `efficiency_kinds.py`, other than those there; budgets of so many passes of single walks
 over the background. Each row is explained by walks that stay and by walks that leave after the pilot; the regret of a
@@ -58,7 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=100, help="background rows")
-    parser.add_argument("--passes", type=float, nargs="+", default=[0.35, 1.5])
+    parser.add_argument("--passes", type=float, nargs="+", default=[0.35, 0.9, 1.5])
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     for passes in arguments.passes:

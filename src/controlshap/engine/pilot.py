@@ -34,7 +34,7 @@ from controlshap.estimators.permutation import walk_contributions
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.statistics.analysis import Analysis
 from controlshap.statistics.control_variate import combine
-from controlshap.statistics.visits import share_of_visits
+from controlshap.statistics.visits import count_fresh, share_of_visits
 
 if TYPE_CHECKING:
     from controlshap.engine.row import Run
@@ -43,13 +43,14 @@ if TYPE_CHECKING:
 SHARE, FEWEST_UNITS = 0.25, 8
 #: Largest share of the walks that a pilot may take.
 MOST_SHARE = 0.4
-#: Walks are left if the variance is predicted to become so many times smaller. Limits of 1 to 1.25 cost 1.05 to 1.06
-#: times the error of the better choice in the geometric mean well below a pass, 1.08 to 1.11 beyond it; 1.6 costs 1.08
-#: to 1.14 times (`benchmarks/pilot.py --seeds 3 --passes 0.35 1.5 5`).
-LEAVE = 1.05
+#: Walks are left if the variance is predicted to become so many times smaller. Limits of 1.1 to 1.2 cost 1.06 to 1.08
+#: times the error of the better choice in the geometric mean, well below a pass and near one, 1.6 costs 1.09 to 1.12
+#: times (`benchmarks/pilot.py --seeds 3`).
+LEAVE = 1.15
 #: Fewest second visits that show the noise within rows: each is a contrast of all players.
 FEWEST_AGAIN = 3
-#: Passes of single walks from which on the noise between rows all but ends, which the pilot does not show.
+#: Passes of walks from which on the noise between rows all but ends. A pilot is then so long that rows come again:
+#: single walks do not show the noise within rows otherwise.
 NEAR_PASS = 0.7
 
 
@@ -78,17 +79,22 @@ def begin_run(run: Run) -> Run:
 
 def _count_units(run: Run) -> int:
     """Units of the pilot, 0 for none: the same ones where a run is continued."""
-    if run.plan.alternative is None or not run.plan.sure_controls or run.plan.prepared_controls:
+    if run.plan.alternative is None or not run.plan.fitted_controls or run.plan.prepared_controls:
         return 0
-    # rows that are taken all come in turns with others, and some of them must come again
-    n_taken = len(run.sampler.stream.taken)
-    fewest = 2 * max(FEWEST_UNITS, n_taken + FEWEST_AGAIN) if n_taken else FEWEST_UNITS
-    return count_pilot(run.sampler.affordable(run.plan.budget - run.game.n_evaluations), fewest)
+    visits, n_units = run.sampler.stream, run.sampler.affordable(run.plan.budget - run.game.n_evaluations)
+    fewest = FEWEST_UNITS
+    if len(visits.taken):
+        # rows that are taken all come in turns with others, and some of them must come again
+        fewest = 2 * max(FEWEST_UNITS, len(visits.taken) + FEWEST_AGAIN)
+    elif n_units >= NEAR_PASS * visits.n_blocks:
+        again = count_fresh(visits.n_blocks) + FEWEST_AGAIN * visits.every
+        fewest = max(FEWEST_UNITS, min(again, int(MOST_SHARE * n_units)))
+    return count_pilot(n_units, fewest)
 
 
 def _learn(run: Run, n_units: int) -> Prediction | None:
     """The variances of n walks and of KernelSHAP in their place; None where the pilot does not show them."""
-    rng, learners = stream(run.entropy, Purpose.FOLDS, run.row), run.plan.sure_controls
+    rng, learners = stream(run.entropy, Purpose.FOLDS, run.row), run.plan.fitted_controls
     folds = deal_units(run.sampler, min(learner.n_folds for learner in learners), rng)
     if folds.n_folds < 2:
         return None

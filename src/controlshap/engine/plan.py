@@ -134,11 +134,6 @@ class Plan:
         """Controls that are fitted to what was sampled."""
         return tuple(control for control in self.controls if control.is_fitted)
 
-    @property
-    def sure_controls(self) -> tuple[Control, ...]:
-        """Fitted controls that are not on trial, which a pilot uses."""
-        return tuple(control for control in self.fitted_controls if not control.on_trial)
-
     def for_row(self, problem: Problem, x: FloatArray, at_x: FloatArray | None = None) -> Plan:
         """The plan of one row, which takes f(x) `(outputs,)` into account if it is known.
 
