@@ -22,6 +22,7 @@ from controlshap.crossfitting.known_simulated import REPLICATIONS
 from controlshap.engine.device.designs import Designs
 from controlshap.engine.device.enumeration import enumerate_on_device
 from controlshap.engine.device.evaluation import (
+    MODULE_ROWS,
     TERM_COPIES,
     TERMS_SHARE,
     DeviceEvaluator,
@@ -134,7 +135,7 @@ def explain_on_device(
         stages=tuple(tuple(stage for stage in stages if stage <= n) for n in used),
         device=str(evaluator.device),
         dtype=str(evaluator.dtype).removeprefix("torch."),
-        chunk_rows=chunk * common.unit_cost,
+        chunk_rows=min(chunk * common.unit_cost, MODULE_ROWS),
     )
     if stopping.looks and not converged.all():
         _warn_unfinished(result, stopping, first_row + np.flatnonzero(~converged))
