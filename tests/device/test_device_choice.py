@@ -94,8 +94,9 @@ def test_a_plan_says_what_a_gpu_does_and_a_result_why_it_was_not_used(monkeypatc
     single = cs.Explainer(network(9), data(20, 9), estimator=cs.Permutation(paired=False))
     assert "not used, which takes far longer: the estimator is" in str(single.plan(budget=500))
     assert "the estimator is" in single(data(1, 9), budget=200, rng=0).settings["device_unused"]
-    online = explainer(data(2, 9), budget=200, rng=0, surrogate="online").settings["device_unused"]
-    assert online == "`surrogate='online'` learns from row to row"
+    spread = explainer(data(2, 9), budget=200, rng=0, n_jobs=2).settings["device_unused"]
+    assert spread == "`n_jobs` spreads the rows over processes"
+    assert "with what earlier ones taught" in str(explainer.plan(budget=500, surrogate="online"))
     monkeypatch.setattr(support, "_is_on_gpu", lambda module: False)
     assert "device_unused" not in single(data(1, 9), budget=200, rng=0).settings
 

@@ -63,12 +63,9 @@ def explain_rows(
     problem = ready_problem(assembly, stopping)
     if device is not None and n_jobs != 1:
         raise InvalidArgumentError(f"`n_jobs={n_jobs}` and `device` exclude each other. Leave one of them out.")
-    if device is not None and stopping.online:
-        raise InvalidArgumentError(
-            "`device` and `surrogate='online'` exclude each other. Leave one of them out; "
-            "`explainer.fit_surrogate(X, device=...)` fits one function for all rows on the device."
-        )
-    on_device, unused = _takes_device(device, problem, stopping, keep, n_jobs)
+    on_device, unused = False, None
+    if lesson is None:
+        on_device, unused = _takes_device(device, problem, stopping, keep, n_jobs)
     if on_device:
         found = _explain_on_device(assembly, problem, rows, first, stopping, entropy, settings, device, progress)
         return replace(found, row_numbers=np.arange(first, first + len(rows)), row_names=names)
@@ -232,7 +229,12 @@ def _explain_on_device(
     from controlshap.engine.device.explain import explain_problem  # imports torch
 
     reporter = Reporter(progress, len(rows), 0, DELAY)
-    result = explain_problem(problem, rows, stopping=stopping, entropy=entropy, device=device, first_row=first)
+    if stopping.online:
+        from controlshap.engine.device.online import explain_online
+
+        result = explain_online(problem, rows, stopping=stopping, entropy=entropy, device=device)
+    else:
+        result = explain_problem(problem, rows, stopping=stopping, entropy=entropy, device=device, first_row=first)
     settings = settings | assembly.evaluated_once | result.where
     explanation = collect_rows(assembly, problem, result.attributes(), rows, entropy, settings)
     largest = float(explanation.standard_errors.max(initial=0.0))

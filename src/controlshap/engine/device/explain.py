@@ -13,6 +13,7 @@ import torch
 from controlshap._arrays import concat
 from controlshap._errors import BudgetTooSmallError, InvalidArgumentError, NotConvergedWarning
 from controlshap._types import FloatArray, IntArray
+from controlshap.controls.base import EvaluatedRows
 from controlshap.controls.d_matrices import EXACT_PLAYERS, DMatrices, d_matrices
 from controlshap.controls.ridge import RIDGE
 from controlshap.controls.shared import SharedSurrogate
@@ -63,6 +64,7 @@ def explain_on_device(
     device: str | None = None,
     chunk_rows: int | None = None,
     first_row: int = 0,
+    n_shared: int = 0,
 ) -> DeviceResult:
     """Shapley values of many rows by paired walks or KernelSHAP, on the device of the module.
 
@@ -96,6 +98,8 @@ def explain_on_device(
         Rows that go through the module at once; halved when memory runs out.
     first_row : int
         Number of the first row, for random numbers and errors.
+    n_shared : int
+        Evaluations that each row hands back, for later ones to learn from.
     """
     evaluator = DeviceEvaluator.of(module, device)
     shared = surrogate if control == "auto" else None
@@ -108,7 +112,7 @@ def explain_on_device(
         _refuse_missing(rows, imputer)
     with evaluation_mode(module), torch.no_grad():
         common = make_data(evaluator, imputer, entropy, at_background, shared)
-        common = replace(common, by_coalitions=by_coalitions, fits=fits)
+        common = replace(common, by_coalitions=by_coalitions, fits=fits, n_shared=n_shared)
         method = Method(
             imputer, uses_taylor, _matrices(imputer, cache, uses_taylor=uses_taylor, shared=shared), efficient,
             coefficient != "units", stopping, n_units, LeastSquares() if by_coalitions else Analytic(),
@@ -123,6 +127,7 @@ def explain_on_device(
             parts.append(part)
     arrays: dict[str, Any] = {name: concat([part[name] for part in parts], axis=0) for name in parts[0]}
     converged, used, alpha = (arrays.pop(name) for name in ("converged", "n_units", "alpha"))
+    inputs, outputs = (arrays.pop(name, None) for name in ("shared_inputs", "shared_outputs"))
     stages, name = method.stages, _name_control(uses_taylor=uses_taylor, fits=fits, shared=shared)
     controls = [f"{name} {mean:.2f}" for mean in alpha.mean(axis=(1, 2))] if name else [""] * len(rows)
     result = DeviceResult(
@@ -136,6 +141,7 @@ def explain_on_device(
         device=str(evaluator.device),
         dtype=str(evaluator.dtype).removeprefix("torch."),
         chunk_rows=min(chunk * common.unit_cost, MODULE_ROWS),
+        evaluated=None if inputs is None else EvaluatedRows(np.concatenate(inputs), np.concatenate(outputs)),
     )
     if stopping.looks and not converged.all():
         _warn_unfinished(result, stopping, first_row + np.flatnonzero(~converged))
@@ -151,6 +157,7 @@ def explain_problem(
     device: str | None = None,
     chunk_rows: int | None = None,
     first_row: int = 0,
+    n_shared: int = 0,
 ) -> DeviceResult:
     """`explain_on_device` with the settings and the cache of an explainer, which fit by `wants_device`.
 
@@ -179,6 +186,7 @@ def explain_problem(
         device=device,
         chunk_rows=chunk_rows,
         first_row=first_row,
+        n_shared=n_shared,
     )
 
 
@@ -298,6 +306,8 @@ def _groups(n_rows: int, common: DeviceData, method: Method, n_outputs: int) -> 
     n_functions = 1 + method.uses_taylor + common.n_controls
     doubles = method.n_units * (common.n_players + 1) * n_outputs * n_functions * TERM_COPIES
     doubles += (4 + len(common.owner)) * len(common.draws) if common.finite else 0
+    if common.keeps:
+        doubles += 3 * method.n_units * common.unit_cost * n_outputs
     if common.fits:
         doubles += 16 * len(common.draws) * common.n_players * n_outputs * RIDGE.n_folds
     if common.surrogate is not None:  # and what is known of it for each row

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from controlshap._types import IntArray
+from controlshap._types import AnyArray, IntArray
+from controlshap.engine.device.evaluation import to_host
 from controlshap.engine.device.ridge import RidgeControls
 from controlshap.engine.device.walks import DeviceData, RowGroup, Walks, contributions
 
@@ -41,3 +42,21 @@ def fitted_controls(common: DeviceData, group: RowGroup, units: IntArray, output
     at_rows = fitted.at_rows(common.draws)
     both = [common.at_draws.expand_as(at_rows), torch.zeros_like(at_rows), at_rows]
     return regressors, controls, torch.stack(both, dim=-1)
+
+
+def share_evaluations(common: DeviceData, group: RowGroup, units: IntArray, outputs: Any) -> dict[str, AnyArray]:
+    """Inputs `(r, n, c)` and outputs `(r, n, o)` of the first units, for later rows to learn from, if these do.
+
+    The first units are random ones: background rows are in a random order for each row.
+    """
+    if not common.n_shared:
+        return {}
+    n = min(len(units), -(-common.n_shared // common.unit_cost))
+    r, numbers = len(group), torch.as_tensor(units[:n], device=group.x.device)
+    rows = torch.arange(r, device=group.x.device).repeat_interleave(n)
+    inputs = Walks.of(common, group, rows, numbers.repeat(r), torch.float64).inputs.reshape(r, -1, group.x.shape[1])
+    answers = outputs[:, :n].reshape(r, inputs.shape[1], -1)
+    return {
+        "shared_inputs": to_host(inputs[:, : common.n_shared]),
+        "shared_outputs": to_host(answers[:, : common.n_shared]),
+    }

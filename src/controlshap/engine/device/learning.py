@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from controlshap._arrays import to_like
 from controlshap._random import Purpose
 from controlshap._types import FloatArray, IntArray
-from controlshap.controls.base import FoldedRows
+from controlshap.controls.base import EvaluatedRows, FoldedRows
 from controlshap.controls.shared import SharedSurrogate
 from controlshap.controls.wide_network import Step, fit_waves
 from controlshap.engine.device.evaluation import (
@@ -64,15 +65,21 @@ def fit_on_device(
         in_chunks(n_walks, most_rows(None, evaluator.device, columns) // common.unit_cost or 1, work, "pair of walks")
         inputs, outputs = (torch.cat(part) for part in zip(*parts, strict=True))
         refuse_not_finite(outputs, range(len(outputs)), "evaluation")
-        found = to_host(inputs.to(torch.float64)), to_host(outputs)
+        known = EvaluatedRows(to_host(inputs.to(torch.float64)), to_host(outputs))
+    return replace(fit_cosines(known, x), n_evaluations=len(x) + len(known))
+
+
+def fit_cosines(known: EvaluatedRows, like: Any) -> SharedSurrogate:
+    """Cosines fitted to evaluations, on the device of a tensor."""
+    with torch.no_grad():
         functions = tuple(
             fit_waves(
-                FoldedRows(found[0], found[1][:, output], np.full(len(found[0]), -1), output), None, N_WAVES, N_STEPS,
-                min(STEP_ROWS, len(found[0])), x, repeat_on(x),
+                FoldedRows(known.rows, known.outputs[:, output], np.full(len(known), -1), output), None, N_WAVES,
+                N_STEPS, min(STEP_ROWS, len(known)), like, repeat_on(like),
             )
-            for output in range(found[1].shape[1])
+            for output in range(known.outputs.shape[1])
         )  # fmt: skip
-    return SharedSurrogate(functions, len(x) + len(found[0]))
+    return SharedSurrogate(functions, len(known))
 
 
 def repeat_on(like: Any) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from controlshap._types import BoolArray, FloatArray, IntArray
+from controlshap.controls.base import EvaluatedRows
 from controlshap.results.explanation import StrArray
 
 
@@ -32,6 +33,8 @@ class DeviceResult:
         Type of the module's inputs.
     chunk_rows : int
         Rows that went through the module at once, in the end.
+    evaluated : EvaluatedRows or None
+        Evaluations that later rows learn from.
     """
 
     values: FloatArray
@@ -53,6 +56,19 @@ class DeviceResult:
     chunk_rows: int
     background_variances: FloatArray | None = None
     evaluations: tuple[FloatArray, ...] | None = None
+    evaluated: EvaluatedRows | None = None
+
+    @classmethod
+    def concatenate(cls, parts: list[DeviceResult]) -> DeviceResult:
+        """Rows one after the other; where they were computed is where the last ones were."""
+
+        def join(name: str) -> Any:
+            found = [getattr(part, name) for part in parts]
+            if isinstance(found[0], np.ndarray):
+                return np.concatenate(found)
+            return sum(found, ()) if isinstance(found[0], tuple) else found[-1]
+
+        return cls(**{one.name: join(one.name) for one in fields(cls)})
 
     @property
     def where(self) -> dict[str, Any]:

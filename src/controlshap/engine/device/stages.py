@@ -22,7 +22,7 @@ from controlshap.engine.device.evaluation import (
     most_rows,
     refuse_not_finite,
 )
-from controlshap.engine.device.fitted import fitted_controls
+from controlshap.engine.device.fitted import fitted_controls, share_evaluations
 from controlshap.engine.device.known import known_values, no_error, values_of_rows
 from controlshap.engine.device.taylor import TaylorPolynomials, derivatives, known_correlated, known_independent
 from controlshap.engine.device.walks import DeviceData, RowGroup, walk_terms
@@ -107,7 +107,7 @@ class GroupUnits:
         n_functions = 1 + (0 if common.fits else common.n_controls) + (group.polynomial is not None)
         n_outputs = group.at_x.shape[1]
         terms = group.x.new_zeros((len(group), 0, common.n_terms, n_outputs, n_functions))
-        outputs = group.x.new_zeros((len(group), 0, common.unit_cost, n_outputs)) if common.fits else None
+        outputs = group.x.new_zeros((len(group), 0, common.unit_cost, n_outputs)) if common.keeps else None
         return cls(np.zeros(0, dtype=np.int64), terms, outputs)
 
     def extend(self, common: DeviceData, group: RowGroup, n_units: int, chunk: int) -> tuple[GroupUnits, int]:
@@ -160,8 +160,10 @@ def _explain_alike(
 ) -> tuple[dict[str, Any], int]:
     """The same of rows with these numbers, whose units have one design."""
     evaluated, active, finished = GroupUnits.none(common, group), np.arange(len(group)), []
+    shared: dict[str, Any] = {}
     for n_units in method.stages:
         evaluated, chunk = evaluated.extend(common, group, n_units, chunk)
+        shared = shared or share_evaluations(common, group, evaluated.units, evaluated.outputs)
         results = _analyse_in_chunks(common, method, group, evaluated)
         # only now: it waits for the device, and the analysis is better queued while the module is at work
         refuse_not_finite(evaluated.terms[..., 0], numbers[active], "row")
@@ -176,7 +178,7 @@ def _explain_alike(
             finished.append((active[done], {name: array[done] for name, array in results.items()}))
         left = torch.as_tensor(np.flatnonzero(~done), device=group.x.device)
         active, group, evaluated = active[~done], group[left], evaluated.of_rows(left)
-    return _in_order(finished), chunk
+    return _in_order(finished) | shared, chunk
 
 
 def _in_order(finished: list[tuple[IntArray, dict[str, Any]]]) -> dict[str, Any]:

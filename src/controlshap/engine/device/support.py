@@ -34,8 +34,8 @@ def why_not(problem: Problem, stopping: Stopping, keep: bool | None = None, n_jo
         return NO_MODULE
     if n_jobs != 1:
         return "`n_jobs` spreads the rows over processes"
-    if stopping.online:
-        return "`surrogate='online'` learns from row to row"
+    if stopping.online and problem.shared is not None:
+        return "`surrogate='online'` goes on from a function that was fitted before"
     if stopping.time_limit is not None:
         return "`time_limit` is for each row alone"
     if keep:
@@ -46,7 +46,15 @@ def why_not(problem: Problem, stopping: Stopping, keep: bool | None = None, n_jo
         return "`guarantee='finite'` needs the terms of each unit"
     if stopping.interactions:
         return "`interactions=2` needs what units evaluated"
-    return _against_problem(problem) or _against_estimator(problem, stopping) or _against_control(problem)
+    against = _against_problem(problem) or _against_estimator(problem, stopping) or _against_control(problem)
+    return against or (_against_learning(problem) if stopping.online else None)
+
+
+def _against_learning(problem: Problem) -> str | None:
+    """Why rows do not learn from each other there."""
+    if problem.estimator is not None and problem.estimator.is_least_squares:
+        return "KernelSHAP has a ridge there, and no other control"
+    return _against_features(problem)
 
 
 def _against_problem(problem: Problem) -> str | None:
@@ -147,7 +155,8 @@ def plan_for_device(problem: Problem, stopping: Stopping) -> Plan | None:
     for name in ("estimator", "controls"):
         if getattr(asked, name) is None and name.removesuffix("s") not in reasons:
             reasons[name.removesuffix("s")] = "what the device has"
-    return _with_note(replace(plan, reasons=reasons), "all rows at once on the GPU")
+    learning = ", later ones with what earlier ones taught" if stopping.online else ""
+    return _with_note(replace(plan, reasons=reasons), f"all rows at once on the GPU{learning}")
 
 
 def _controls_there(problem: Problem) -> tuple[Control, ...]:

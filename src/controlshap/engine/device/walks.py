@@ -54,6 +54,8 @@ class DeviceData:
         Whether units are pairs of coalitions (KernelSHAP), not of walks.
     fits : bool
         Whether functions fitted to the evaluations control each row.
+    n_shared : int
+        Evaluations that each row hands back, for later ones to learn from.
     """
 
     evaluator: DeviceEvaluator
@@ -68,6 +70,7 @@ class DeviceData:
     surrogate: DeviceWaves | None = None
     by_coalitions: bool = False
     fits: bool = False
+    n_shared: int = 0
 
     @property
     def finite(self) -> bool:
@@ -83,6 +86,11 @@ class DeviceData:
     def n_controls(self) -> int:
         """Controls that a fitted function gives: one for a Gaussian, two where the values of all draws are known."""
         return 0 if self.surrogate is None and not self.fits else 2 if self.finite else 1
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what the module said is used once more."""
+        return self.fits or self.n_shared > 0
 
     @property
     def n_terms(self) -> int:
