@@ -179,7 +179,7 @@ def overheads(size: Size, device: str) -> list[dict[str, Any]]:
 
 
 def surrogates(size: Size, device: str) -> list[dict[str, Any]]:
-    """What one function, fitted once on the device, saves all rows; over the same without it."""
+    """What a function saves that is fitted on the device, once for all rows or online; over the same without it."""
     found, background, rows = [], data(BACKGROUND, 1), data(size.rows, 2)
     modules = {"random weights": network(size.hidden, device), "trained": trained(size, device)}
     for name, module in modules.items():
@@ -190,23 +190,24 @@ def surrogates(size: Size, device: str) -> list[dict[str, Any]]:
             fitting, _ = timed(learn, 1, device)
             some = slice(10 * size.compared)
             long_run = fitted(rows[some], budget=size.long_budget, rng=99, device=device)
-            pair = []
-            for explainer in (plain, fitted):
-                explain = partial(explainer, rows, budget=size.budget, rng=0, device=device)
+            compared = []
+            for explainer, call in ((plain, {}), (fitted, {}), (plain, {"surrogate": "online"})):
+                explain = partial(explainer, rows, budget=size.budget, rng=0, device=device, **call)
                 seconds, result = timed(explain, size.repeats, device)
                 variances = result.standard_errors**2
                 errors = (result.values[some] - long_run.values) ** 2
                 claimed = variances[some] + long_run.standard_errors**2
-                pair.append(
-                    {"name": f"{name}, {features}", "method": str(result.method[0]), "seconds": seconds, "bare": bare,
-                     "ratio": seconds / bare, "mean_variance": float(variances.mean()),
-                     "observed": float(errors.mean() / claimed.mean())}
+                compared.append(
+                    {"name": ", ".join([name, features, *call.values()]), "method": str(result.method[-1]),
+                     "seconds": seconds, "bare": bare, "ratio": seconds / bare,
+                     "mean_variance": float(variances.mean()), "observed": float(errors.mean() / claimed.mean())}
                 )  # fmt: skip
-            before = pair[0]["mean_variance"] * pair[0]["seconds"]
-            pair[1]["fitting"] = fitting
-            pair[1]["times_less"] = before / (pair[1]["mean_variance"] * pair[1]["seconds"])
-            pair[1]["times_less_with_fit"] = before / (pair[1]["mean_variance"] * (pair[1]["seconds"] + fitting))
-            found += pair
+            before = compared[0]["mean_variance"] * compared[0]["seconds"]
+            compared[1]["fitting"] = fitting
+            compared[1]["times_less"] = before / (compared[1]["mean_variance"] * compared[1]["seconds"])
+            for one, apart in zip(compared[1:], (fitting, 0.0), strict=True):  # fits are part of what "online" does
+                one["times_less_with_fit"] = before / (one["mean_variance"] * (one["seconds"] + apart))
+            found += compared
     return found
 
 
