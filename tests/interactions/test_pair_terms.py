@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from controlshap.estimators import Enumeration, Kernel, Permutation
 from controlshap.estimators.enumeration import all_coalitions
 from controlshap.estimators.kernel import canonical_pairs, size_probabilities
-from controlshap.interactions.even_process import EvenProcess
+from controlshap.interactions.even_process import EvenPrior, EvenProcess
 from controlshap.interactions.index import index_terms, pair_numbers, squared_weights
 from controlshap.testing import game_from_values, interactions_by_definition
 
@@ -65,7 +65,8 @@ def test_a_process_has_the_interactions_of_its_game(n_players):
     rng = np.random.default_rng(n_players)
     inner = all_coalitions(n_players)[1:-1]
     distinct = np.unique(canonical_pairs(inner), axis=0)
-    process = EvenProcess.fit(distinct, rng.normal(size=len(distinct)))
+    prior = EvenPrior(rng.uniform(0.01, 1.1, n_players), 1e-9)
+    process = EvenProcess.fit(distinct, rng.normal(size=len(distinct)), prior)
     table = process.predict(all_coalitions(n_players))
     assert_allclose(table, table[::-1], atol=1e-9)  # even
     assert_allclose(table[[0, -1]], 0.0, atol=1e-9)
@@ -80,5 +81,21 @@ def test_a_process_that_saw_all_coalitions_knows_the_even_part():
     table = np.einsum("ni,ij,nj->n", coalitions, index, coalitions)
     even = 0.5 * (table + table[::-1]) - 0.5 * (table[0] + table[-1])
     chosen = np.unique(canonical_pairs(all_coalitions(p)[1:-1]), axis=0)
-    process = EvenProcess.fit(chosen, even[chosen @ (1 << np.arange(p))])
+    targets = even[chosen @ (1 << np.arange(p))]
+    process = EvenProcess.fit(chosen, targets, EvenPrior.choose(chosen, targets))
     assert_allclose(process.interactions(), index[pair_numbers(p)], atol=1e-3)
+
+
+def test_players_without_interactions_have_little_strength():
+    p, rng = 12, np.random.default_rng(4)
+    chosen = np.unique(canonical_pairs(rng.random((60, p)) < 0.5), axis=0)  # fewer than there are interactions
+    signs = 2.0 * chosen - 1.0
+    targets = 2.0 * signs[:, 0] * signs[:, 1] + signs[:, 1] * signs[:, 2] - 3.0
+    truth = np.zeros((p, p))
+    truth[0, 1], truth[1, 2] = 8.0, 4.0
+    prior, alike = EvenPrior.choose(chosen, targets), EvenPrior(np.full(p, np.arctanh(0.25)), 1e-9)
+    found, other = (
+        EvenProcess.fit(chosen, targets, one).interactions() - truth[pair_numbers(p)] for one in (prior, alike)
+    )
+    assert prior.strengths[3:].max() < 0.5 * prior.strengths[:3].min()
+    assert np.linalg.norm(found) < 0.5 * np.linalg.norm(other)

@@ -11,10 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from controlshap._arrays import sum_by
 from controlshap._types import FloatArray, IntArray
-from controlshap.controls import Control
-from controlshap.crossfitting.fit import training_rows
 from controlshap.crossfitting.folds import Folds
 from controlshap.crossfitting.known_gaussian import (
     MOST_COALITIONS,
@@ -23,17 +20,15 @@ from controlshap.crossfitting.known_gaussian import (
     has_conditional_mean,
 )
 from controlshap.crossfitting.known_marginal import Functions
-from controlshap.estimators.kernel import canonical_pairs
 from controlshap.functions.base import KnownFunction
 from controlshap.interactions.even_process import EvenProcess
 from controlshap.interactions.index import pair_numbers, table_interactions
+from controlshap.interactions.processes import divide_folds, fit_processes
 from controlshap.interactions.units import EvaluatedUnits
 from controlshap.sampling.game import FunctionGame
 from controlshap.sampling.sampler import UnitSampler
 from controlshap.values.normal_parts import NormalParts
 
-#: Pairs of coalitions that a process is fitted to, a tenth of a second for each fold.
-MOST_FITTED = 1000
 #: Fewest units behind a fit, as for values.
 FEWEST_UNITS = 6
 
@@ -69,22 +64,23 @@ class PairControls:
         return int(self.known.shape[3])
 
     @classmethod
-    def fit(
-        cls, units: EvaluatedUnits, folds: Folds, learners: Sequence[Control], functions: Sequence[Functions]
-    ) -> PairControls:
+    def fit(cls, units: EvaluatedUnits, folds: Folds, functions: Sequence[Functions]) -> PairControls:
         """Fit functions that are not among `functions` (for each fold and output) yet."""
         sampler = units.sampler
         imputer, memory = sampler.game.imputer, sampler.game.memory_limit
-        functions = functions or _fit_starts(sampler, folds, learners)
         functions, known = _keep_known(sampler, folds, functions)
         games = [FunctionGame.of(of_fold, sampler.game.x, imputer, memory) for of_fold in functions]
         processes: list[tuple[EvenProcess, ...]] = []
         # from values with the noise of single draws a process learns next to nothing: with one, squared errors of pairs
         # are the same within 0.2 % (a network, boosting; 12 % smaller for products), and a call takes 1.7 times as long
         if sampler.estimator.paired and sampler.n_blocks == 1:
-            left = [*games] if games else [None] * folds.n_folds
-            processes = [_fit_process(units, folds, k, game) for k, game in enumerate(left)]
-            known = np.concatenate([known, _known_of_processes(processes)], axis=3)
+            parts = divide_folds(sampler, folds)
+            n_parts = parts.n_folds // folds.n_folds
+            left = (_left_by(units, game) for game in games) if games else [units.values] * folds.n_folds
+            processes = fit_processes(units, folds, parts, left)
+            games = [game for game in games for _ in range(n_parts)]
+            known = np.concatenate([np.repeat(known, n_parts, axis=0), _known_of_processes(processes)], axis=3)
+            folds = parts
         return cls(folds, games, processes, known)
 
     def values(self, sampler: UnitSampler, fold: int, design: Any, draws: FloatArray) -> FloatArray:
@@ -109,15 +105,6 @@ class PairControls:
         alone = np.eye(n + 1)[-1:]
         with_process = np.pad(of_functions, ((0, 0), (0, 1)), constant_values=1.0)
         return np.concatenate([np.pad(of_functions, ((0, 0), (0, 1))), with_process, alone, 0.5 * alone])
-
-
-def _fit_starts(sampler: UnitSampler, folds: Folds, learners: Sequence[Control]) -> tuple[Functions, ...]:
-    """Functions that processes over coalitions start from, which are not kept with the values."""
-    start = next((learner.start for learner in learners if learner.start and learner.models_coalitions), None)
-    if start is None:
-        return ()
-    data = training_rows(sampler, folds, start.max_rows)
-    return tuple(tuple((start.fit(of_output, k),) for of_output in data) for k in range(folds.n_folds))
 
 
 def _keep_known(
@@ -206,27 +193,12 @@ def _function_values(sampler: UnitSampler, game: FunctionGame, design: Any, draw
     return np.asarray(game.evaluate(rows).mean(axis=2) - half[:, None])
 
 
-def _fit_process(units: EvaluatedUnits, folds: Folds, fold: int, game: FunctionGame | None) -> tuple[EvenProcess, ...]:
-    """Processes of all outputs, fitted to the residuals of the mean function in some units of the other folds."""
-    sampler = units.sampler
-    others = np.flatnonzero(folds.of(units.ids) != fold)
-    most = max(FEWEST_UNITS, 2 * MOST_FITTED // units.values.shape[1])
-    others = others[np.unique(np.linspace(0, len(others) - 1, min(most, len(others))).astype(np.int64))]
-    coalitions, targets = [], []
+def _left_by(units: EvaluatedUnits, game: FunctionGame) -> FloatArray:
+    """Values of units `(units, k, outputs)` less those of the mean function."""
+    left = units.values.copy()
     for some in units.replay():
-        inside = np.flatnonzero(np.isin(some.ids.unit, others))
-        design, left = some.design[inside], units.values[some.ids.unit[inside]]
-        if game is not None and len(inside):
-            left = left - _function_values(sampler, game, design, some.draws.rows[inside]).mean(axis=3)
-        coalitions.append(
-            sampler.estimator.coalition_weights(design)[0].reshape(-1, sampler.game.imputer.players.n_players)
-        )
-        targets.append(left.reshape(-1, units.n_outputs))
-    # a coalition and its complement, or a pair met twice, have one target: the mean
-    distinct, which = np.unique(canonical_pairs(np.concatenate(coalitions)), axis=0, return_inverse=True)
-    which = which.reshape(-1)
-    means = sum_by(which, np.concatenate(targets), len(distinct)) / np.bincount(which)[:, None]
-    return tuple(EvenProcess.fit(distinct, of_output) for of_output in means.T)
+        left[some.ids.unit] -= _function_values(units.sampler, game, some.design, some.draws.rows).mean(axis=3)
+    return left
 
 
 def _known_of_processes(processes: list[tuple[EvenProcess, ...]]) -> FloatArray:

@@ -91,7 +91,7 @@ def estimate_interactions(
         if folds.n_folds >= 2:
             # known values given rows near x, or of a sampler's own rows, there are none: the process is enough
             known = not problem.correlated or isinstance(problem.imputer, NormalParts)
-            controls = PairControls.fit(units, folds, learners, functions if known else ())
+            controls = PairControls.fit(units, folds, functions if known else ())
             controls = controls if controls.n_controls else None
     terms, design, shown = _gather(units, controls)
     live = None if problem.correlated else _live_pairs(sampler)
