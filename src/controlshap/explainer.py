@@ -61,8 +61,8 @@ class Explainer:
         From a larger background this many rows are sampled (without replacement, with a fixed seed) and take its
         place; `base_standard_errors` gives the error of the base value relative to the whole.
     seconds_per_evaluation : float, optional
-        Time that the model takes for a row. control="auto" then adds trees if fitting them takes less time than the
-        model. Nothing is ever timed.
+        Time that the model takes for a row. control="auto" then adds boosted trees to slow models, and leaves out
+        controls on trial with fast ones, where that saves time at equal errors. Nothing is ever timed.
     output : {"auto", "margin", "probability"}
         The explained output of a classifier: "margin" is the score before its logistic or softmax link, which shap's
         `TreeExplainer` explains by default and which is exact for boosted trees; "probability" refuses models without

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import controlshap as cs
-from controlshap.engine.choice import trials_pay_from
+from controlshap.engine.choice import TREES, TRIALS, pays_from
 
 RNG = np.random.default_rng(0)
 BACKGROUND = RNG.normal(size=(30, 9))
@@ -87,6 +87,7 @@ def test_time_that_is_stated_has_a_say():
     pytest.importorskip("sklearn")
     stated = cs.Explainer(model, BACKGROUND, seconds_per_evaluation=0.01).plan(budget=1_000)
     assert [type(control).__name__ for control in stated.controls] == ["LogisticRidge", "Polynomial", "Trees"]
+    assert pays_from(TRIALS, 1_000, 1) < pays_from(TREES, 1_000, 1) < 0.01
     silent = cs.Explainer(model, BACKGROUND).plan(budget=1_000)
     names = [type(control).__name__ for control in silent.controls]
     assert names == ["LogisticRidge", "Polynomial", "ShallowTrees"], "the last two on trial"
@@ -95,7 +96,7 @@ def test_time_that_is_stated_has_a_say():
 def test_trials_are_left_out_of_models_that_are_faster_than_they_are():
     """The seconds from which they pay fall with the budget, since a part of their time is fixed."""
     explainer = cs.Explainer(model, BACKGROUND, seconds_per_evaluation=1e-7)
-    least = [trials_pay_from(budget, 1) for budget in (500, 5_000)]
+    least = [pays_from(TRIALS, budget, 1) for budget in (500, 5_000)]
     assert least[0] > least[1] > 1e-7
     plan = explainer.plan(budget=1_000)
     assert [type(control).__name__ for control in plan.controls] == ["LogisticRidge"]

@@ -49,11 +49,11 @@ FEWEST_LABELS = 10
 FEWEST_TO_LEAVE = 4
 #: Passes of single walks up to which they are taken in place of pairs (benchmarks/results/near_a_pass.md).
 SINGLE_PASSES = 1.1
-#: Seconds that fitting trees takes, for each fold and for each row.
-TREE_SECONDS = (0.03, 1.5e-5)
-#: Seconds that trials take of a row, in any case and for each evaluation; our own seconds for each evaluation without
-#: them; and by what they divide squared errors in the geometric mean (`benchmarks/fitted_controls.py`).
-TRIAL_SECONDS, OWN_SECONDS, TRIAL_GAIN = (0.018, 3.3e-6), 2.9e-6, 1.36
+#: Where a model's time is stated: seconds that trials and that boosted trees take of a row, in any case and for each
+#: evaluation, and by what they divide squared errors in the geometric mean; our own seconds for each evaluation without
+#: them (`benchmarks/fitted_controls.py` over 32 kinds of models; `benchmarks/fitting.py --budget`).
+TRIALS, TREES = (0.022, 2.6e-6, 1.40), (0.7, 4e-5, 1.34)
+OWN_SECONDS = 2.7e-6
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ def _choose_fitted_controls(
     slow = _choose_slow_learners(problem, budget)
     margin: tuple[Control, ...] = () if problem.margin is None else (problem.margin,)
     tried = choose_on_trial(problem, slow)
-    least = trials_pay_from(budget, problem.base.n_outputs)
+    least = pays_from(TRIALS, budget, problem.base.n_outputs)
     if tried and problem.seconds is not None and problem.seconds < least:
         reasons["control"] += f"; trials of others pay from {least:.1g} s an evaluation"
         tried = ()
@@ -308,15 +308,14 @@ def choose_on_trial(problem: Problem, beside: tuple[Control, ...]) -> tuple[Cont
     return (quadratic, ShallowTrees(on_trial=True)) if fits else (quadratic,)
 
 
-def trials_pay_from(budget: int, n_outputs: int) -> float:
-    """Seconds of an evaluation from which controls on trial save more time than they take.
+def pays_from(costs: tuple[float, float, float], budget: int, n_outputs: int) -> float:
+    """Seconds of an evaluation from which further controls save more time than they take.
 
     They divide squared errors by g, as g times the budget B would without them: `(g - 1) B` further evaluations, of s
-    seconds and our own each. Trials of t seconds pay where `t < (g - 1) B (s + own)`.
+    seconds and our own each. Controls that take t seconds pay where `t < (g - 1) B (s + own)`.
     """
-    fixed, each = TRIAL_SECONDS
-    seconds = n_outputs * (fixed / budget + each)
-    return max(0.0, seconds / (TRIAL_GAIN - 1.0) - OWN_SECONDS)
+    fixed, each, gain = costs
+    return max(0.0, n_outputs * (fixed / budget + each) / (gain - 1.0) - OWN_SECONDS)
 
 
 def _choose_taylor(problem: Problem, budget: int, reasons: dict[str, str]) -> tuple[Control, ...]:
@@ -334,7 +333,7 @@ def _choose_taylor(problem: Problem, budget: int, reasons: dict[str, str]) -> tu
 
 
 def _choose_slow_learners(problem: Problem, budget: int) -> tuple[Control, ...]:
-    """Trees, where fitting them takes no longer than the model does; networks where time does not matter."""
+    """Trees, where they save more time than they take; networks where time does not matter."""
     if problem.correlated or problem.seconds is None or problem.players.arrangement is not None:
         return ()
     from controlshap.controls.network import RidgeNetwork
@@ -343,9 +342,7 @@ def _choose_slow_learners(problem: Problem, budget: int) -> tuple[Control, ...]:
     trees = (Trees(),) if boosting_available() else ()
     if problem.seconds == math.inf:  # "thorough"
         return (RidgeNetwork(), *trees)
-    each = TREE_SECONDS[0] + TREE_SECONDS[1] * min(budget, Trees().max_rows)
-    seconds = Trees().n_folds * problem.base.n_outputs * each
-    return trees if seconds <= problem.seconds * budget else ()
+    return trees if problem.seconds >= pays_from(TREES, budget, problem.base.n_outputs) else ()
 
 
 def choose_keeping(
