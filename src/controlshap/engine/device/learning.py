@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -85,32 +86,57 @@ def fit_cosines(known: EvaluatedRows, like: Any) -> SharedSurrogate:
 def repeat_on(like: Any) -> Any:
     """How steps are taken on the device of a tensor.
 
-    On a GPU some are recorded, and replayed: most of their time would be that of telling the GPU what to do.
+    On a GPU some are recorded, and replayed: most of their time would be that of telling the GPU what to do. It is at
+    work while the host draws the rows of the next.
     """
 
     def take_steps(step: Step, schedule: Iterable[tuple[IntArray, float]]) -> None:
-        rows, rates = zip(*schedule, strict=True)
-        # copied once: each copy would wait for the GPU
-        batches, sizes = to_like(np.stack(rows), like), to_like(np.array(rates, dtype=np.float32), like)
-        n_direct = len(rates)
-        if like.device.type == "cuda" and len(rates) > UNRECORDED:
-            n_direct = UNRECORDED + (len(rates) - UNRECORDED) % RECORDED
-        for number in range(n_direct):
-            step(batches[number], sizes[number])
-        if n_direct < len(rates):
+        steps = iter(schedule)
+        if like.device.type == "cuda":
+            _take_directly(step, islice(steps, UNRECORDED), like)
             with torch.cuda.device(like.device):  # a graph records what the current device does
-                _replay(step, batches[n_direct:], sizes[n_direct:])
+                steps = iter(_replay(step, steps, like))
+        _take_directly(step, steps, like)
 
     return take_steps
 
 
-def _replay(step: Step, batches: Any, sizes: Any) -> None:
-    """Record some steps on the current GPU, and take them with all batches and sizes, of which there are whole sets."""
-    batch, size, graph = batches[:RECORDED].clone(), sizes[:RECORDED].clone(), torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for own, rate in zip(batch, size, strict=True):
-            step(own, rate)  # recorded, not taken
-    for start in range(0, len(batches), RECORDED):
-        batch.copy_(batches[start : start + RECORDED])
-        size.copy_(sizes[start : start + RECORDED])
+def _take_directly(step: Step, steps: Iterable[tuple[IntArray, float]], like: Any) -> None:
+    for rows, rate in steps:
+        step(to_like(rows, like), to_like(np.array(rate, dtype=np.float32), like))
+
+
+def _replay(step: Step, steps: Iterator[tuple[IntArray, float]], like: Any) -> list[tuple[IntArray, float]]:
+    """Record some steps on the current GPU, and take as many sets of them as there are; the steps that are left."""
+    graph: Any = None
+    batches: Any = None
+    sizes: Any = None
+    while len(some := list(islice(steps, RECORDED))) == RECORDED:
+        rows, rates = zip(*some, strict=True)
+        new = to_like(np.stack(rows), like), to_like(np.array(rates, dtype=np.float32), like)
+        if graph is None:
+            batches, sizes = new
+            graph = _record(step, batches, sizes)
+        else:
+            batches.copy_(new[0])
+            sizes.copy_(new[1])
         graph.replay()
+    return some
+
+
+def _record(step: Step, batches: Any, sizes: Any) -> Any:
+    """Steps with these rows and rates as a graph; recorded, not taken.
+
+    As `torch.cuda.graph`, which collects garbage and returns free memory before, for longer than many fits take.
+    """
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        graph.capture_begin()
+        try:
+            for rows, rate in zip(batches, sizes, strict=True):
+                step(rows, rate)
+        finally:
+            graph.capture_end()
+    torch.cuda.current_stream().wait_stream(stream)
+    return graph
