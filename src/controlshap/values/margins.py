@@ -56,6 +56,8 @@ class ColumnMargin:
 
     def to_values(self, scores: FloatArray) -> FloatArray:
         """Values back from normal scores."""
+        if self.is_line[1:-1].all():  # a line from the first value to the last, and these outside
+            return np.asarray(np.interp(scores, self.scores, self.values))
         steps = self.values[np.searchsorted(self.ends, scores)]
         if not self.is_line.any():
             return steps
