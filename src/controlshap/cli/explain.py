@@ -320,7 +320,7 @@ def summarise_result(folder: Path) -> ResultSummary:
     return ResultSummary(len(gain), dict(sorted(statuses.items())), float(gain[(len(gain) - 1) // 2]))
 
 
-def report_result(folder: Path, path: Path, *, title: str | None = None, partial: bool = False) -> Path:
+def report_result(folder: Path, path: Path, *, title: str | None = None, partial: bool) -> Path:
     """Write the report of a result; if it is large, of rows spread over all of it."""
     if not (folder / "manifest.json").is_file():
         return write_report(load(folder), path, title=title)

@@ -19,7 +19,7 @@ from controlshap.statistics.stopping import Stopping, parse_rules
 
 
 def refine_rows(
-    assembly: Assembly, explanation: Explanation, stopping: Stopping, *, n_jobs: int, level: float | None = None
+    assembly: Assembly, explanation: Explanation, stopping: Stopping, *, n_jobs: int, level: float | None
 ) -> Explanation:
     """The earlier explanation with its inexact rows continued up to the new limits; `level` where it was given."""
     _refuse_other_level(explanation, level)

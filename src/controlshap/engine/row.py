@@ -36,15 +36,14 @@ def explain_row(
     row: int,
     entropy: int,
     stopping: Stopping,
-    recording: Recording | None = None,
-    n_shared: int = 0,
+    recording: Recording,
+    n_shared: int,
 ) -> RowResult:
     """Shapley values of one row, from scratch or from a recording of an earlier run.
 
     `n_shared` evaluations, or as many as there are, are handed back for later rows to learn from.
     """
     began = time.perf_counter()
-    recording = Recording() if recording is None else recording
     problem, x = problem.for_row(x)
     at_x = None
     if plan.form is not None:

@@ -249,7 +249,7 @@ def continue_rows(
     entropy: int,
     *,
     n_jobs: int,
-    online: bool = False,
+    online: bool,
 ) -> list[RowResult]:
     """Go on with rows from their recordings; all were planned for the same budget.
 

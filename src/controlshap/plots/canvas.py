@@ -57,6 +57,8 @@ NOTE_WIDTH = 76
 PLAIN: dict[str, Any] = {"usetex": False}
 #: Lines and ends of error bars.
 ERROR_BARS: dict[str, Any] = {"fmt": "none", "ecolor": INK, "elinewidth": 1.1, "capsize": 2.2, "capthick": 1.1}
+#: Most ticks of a logarithmic axis.
+MOST_TICKS = 6
 #: Leading digits of the ticks of a logarithmic axis, fewest first.
 TICK_DIGITS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0))
 
@@ -121,10 +123,10 @@ def plot_height(ax: Any) -> float:
 def style_axes(
     ax: Any,
     *,
-    title: str = "",
-    x_label: str = "",
+    title: str,
+    x_label: str,
+    notes: Sequence[str],
     y_label: str = "",
-    notes: Sequence[str] = (),
     grid: str = "x",
     pad: float = 6.0,
 ) -> None:
@@ -188,14 +190,14 @@ def sign_colours(values: Any, uncertain: Any) -> list[str]:
     ]
 
 
-def logarithmic_ticks(low: float, high: float, most: int = 6) -> FloatArray:
+def logarithmic_ticks(low: float, high: float) -> FloatArray:
     """Round numbers between two positive ones: three or more where there are such, else the two themselves."""
     powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     for digits in TICK_DIGITS:
         ticks = np.array([digit * 10.0**power for power in powers for digit in digits])
         ticks = ticks[(ticks >= low) & (ticks <= high)]
         if len(ticks) >= 3:
-            return ticks[:: int(np.ceil(len(ticks) / most))]
+            return ticks[:: int(np.ceil(len(ticks) / MOST_TICKS))]
     return ticks if len(ticks) == 2 else np.array([low, high])
 
 

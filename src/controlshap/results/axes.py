@@ -141,7 +141,7 @@ def output_number(output: Any, n: int | None, names: Sequence[str] | None) -> in
     return int(output)
 
 
-def check_row(row: Any, n: int, names: Sequence[RowName] | None = None) -> int:
+def check_row(row: Any, n: int, names: Sequence[RowName] | None) -> int:
     """The number of one of `n` rows, which may count backwards from -1, or be a name as text."""
     if isinstance(row, str) and names is not None:
         return find_row(row, names)

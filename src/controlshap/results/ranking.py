@@ -150,7 +150,7 @@ class Ranking:
         return pandas.DataFrame(frame)
 
 
-def rank(explanation: Explanation, level: float, *, background: bool = False) -> Ranking:
+def rank(explanation: Explanation, level: float, *, background: bool) -> Ranking:
     """The ranking of every row and output."""
     values = with_outputs(explanation, "values")
     if background:
