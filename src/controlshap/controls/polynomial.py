@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -66,24 +65,27 @@ class Polynomial(Control):
         return data.remember((self, fold), lambda: self._fit(data, data.thin(self.max_rows), fold))
 
     def _fit(self, data: FoldedRows, thin: FoldedRows, fold: int | None) -> KnownFunction:
-        alone, left = fit_polynomial(thin, fold, self.degree, self.max_terms)
-        if self.start is None or left <= EXACT * float(thin.outputs @ thin.outputs):
-            return alone
+        if self.start is None:
+            return fit_polynomial(thin, fold, self.degree, self.max_terms)[0]
         first = self.start.fit(data, fold)
-        residuals = thin.outputs - first.predict(thin.rows)
-        beside, left_beside = fit_polynomial(thin, fold, self.degree, self.max_terms, residuals)
-        return alone if left < left_beside else Sum(first, beside)
+        targets = np.stack([thin.outputs, thin.outputs - first.predict(thin.rows)], axis=1)
+        (alone, left), (beside, left_beside) = fit_polynomials(thin, fold, self.degree, self.max_terms, targets)
+        exact = left <= EXACT * float(thin.outputs @ thin.outputs)
+        return alone if exact or left < left_beside else Sum(first, beside)
 
 
-def fit_polynomial(
-    data: FoldedRows, fold: int | None, degree: int, max_terms: int, targets: FloatArray | None = None
-) -> tuple[Quadratic, float]:
-    """Fit a polynomial to the rows outside a fold, and say what it leaves of another fold, as a sum of squares.
+def fit_polynomial(data: FoldedRows, fold: int | None, degree: int, max_terms: int) -> tuple[Quadratic, float]:
+    """Fit a polynomial to the rows outside a fold, and say what it leaves of another fold, as a sum of squares."""
+    return fit_polynomials(data, fold, degree, max_terms, data.outputs[:, None])[0]
 
-    It is fitted to their outputs, or to `targets` (n,) in place of these. Products are of those columns that matter
-    most (by a linear fit to the outputs), as many as `max_terms` allows.
+
+def fit_polynomials(
+    data: FoldedRows, fold: int | None, degree: int, max_terms: int, targets: FloatArray
+) -> list[tuple[Quadratic, float]]:
+    """The same for each of some targets `(n, targets)`, with the same products.
+
+    These are of those columns that matter most (by a linear fit to the outputs), as many as `max_terms` allows.
     """
-    targets = data.outputs if targets is None else targets
     own = _columns(data, fold, degree, max_terms)
     # one design for all folds: each uses those of its terms whose columns are its own
     others = [_columns(data, k, degree, max_terms) for k in data.labels if k >= 0 and len(data.labels) > 1]
@@ -92,16 +94,20 @@ def fit_polynomial(
     used = np.isin(design.first, own) & np.isin(design.second, own)
     chosen = np.flatnonzero(np.concatenate([np.ones(len(data.scale), dtype=bool), used, [True]]))
     targets = targets[design.order]
-    outside = [k for k in data.labels if k != fold]
-    folds = [k for k in outside if k >= 0]
+    folds = [k for k in data.labels if k != fold and k >= 0]
     # the next fold shows the penalty, in fits that know neither it nor the fold left out
     shown = min((k for k in folds if fold is None or k > fold), default=folds[0]) if len(folds) > 1 else None
-    every_moment = design.moments(outside, chosen, targets)
-    of_shown = every_moment if shown is None else design.moments([shown], chosen, targets)
-    of_others = every_moment if shown is None else every_moment.without(of_shown)
-    left = [of_shown.left_by(of_others.solve(penalty)) for penalty in PENALTIES[: 1 if shown is None else None]]
-    solution = every_moment.solve(PENALTIES[int(np.argmin(left))])
-    return _in_own_units(solution, data, design.first[used], design.second[used]), min(left)
+    outside = design.outside(fold, chosen, targets)
+    of_shown = outside if shown is None else design.of_fold(shown, chosen, targets)
+    of_others = outside if shown is None else outside.without(of_shown)
+    tried = PENALTIES[: 1 if shown is None else None]
+    left = np.stack([of_shown.left_by(of_others.solve(penalty)) for penalty in tried])
+    best = left.argmin(axis=0)
+    solutions = {number: outside.solve(tried[number]) for number in np.unique(best)}
+    return [
+        (_in_own_units(solutions[number][:, t], data, design.first[used], design.second[used]), float(left[number, t]))
+        for t, number in enumerate(best)
+    ]
 
 
 @dataclass(frozen=True)
@@ -109,26 +115,27 @@ class TermMoments:
     """Sums over rows of products of terms with each other and with targets, and of squares of targets."""
 
     gram: FloatArray
-    right: FloatArray
-    squares: float
+    right: FloatArray  # (terms, targets)
+    squares: FloatArray  # (targets,)
 
     def without(self, other: TermMoments) -> TermMoments:
         """The sums over the rows that are not among the others."""
         return TermMoments(self.gram - other.gram, self.right - other.right, self.squares - other.squares)
 
     def solve(self, penalty: float) -> FloatArray:
-        """Coefficients of penalised least squares; the last is the constant, without penalty."""
+        """Coefficients `(terms, targets)` of penalised least squares; the last is the constant, without penalty."""
         penalties = np.full(len(self.gram), penalty * max(1.0, self.gram[-1, -1]))
         penalties[-1] = 0.0
         penalties += 1e-12 * np.trace(self.gram)
         penalised = self.gram.copy()
         penalised.ravel()[:: len(penalised) + 1] += penalties
-        _, solution, failed = scipy.linalg.lapack.dposv(penalised.T, self.right, overwrite_a=True)
-        return np.linalg.solve(self.gram + np.diag(penalties), self.right) if failed else solution
+        _, solutions, failed = scipy.linalg.lapack.dposv(penalised.T, self.right, overwrite_a=True)
+        return np.linalg.solve(self.gram + np.diag(penalties), self.right) if failed else solutions
 
-    def left_by(self, solution: FloatArray) -> float:
-        """Sum of squares of what a solution leaves of the targets."""
-        return max(0.0, float(self.squares + solution @ self.gram @ solution - 2.0 * solution @ self.right))
+    def left_by(self, solutions: FloatArray) -> FloatArray:
+        """Sums of squares `(targets,)` of what solutions leave of the targets."""
+        explained: FloatArray = (solutions * (2.0 * self.right - self.gram @ solutions)).sum(axis=0)
+        return np.maximum(self.squares - explained, 0.0)
 
 
 @dataclass(frozen=True)
@@ -150,7 +157,7 @@ class Design:
     places: dict[int, slice]
     first: IntArray
     second: IntArray
-    grams: dict[int, FloatArray] = field(default_factory=dict)
+    grams: dict[int | None, FloatArray] = field(default_factory=dict)
 
     @classmethod
     def of(cls, data: FoldedRows, columns: IntArray) -> Design:
@@ -168,19 +175,29 @@ class Design:
             np.multiply(column, chosen[number:], out=terms[begin:end])
         return cls(terms, order, places, first, second)
 
-    def moments(self, folds: Sequence[int], chosen: IntArray, targets: FloatArray) -> TermMoments:
-        """TermMoments of chosen terms and of targets over the rows of some folds."""
-        n_terms, squares = len(self.terms), 0.0
-        gram, right = np.zeros((n_terms, n_terms)), np.zeros(n_terms)
-        for k in folds:
-            of_fold = self.terms[:, self.places[k]]
-            if k not in self.grams:
-                self.grams[k] = of_fold @ of_fold.T
-            gram += self.grams[k]
-            of_targets = targets[self.places[k]]
-            right += of_fold @ of_targets
-            squares += float(of_targets @ of_targets)
-        if len(chosen) == n_terms:
+    def of_fold(self, fold: int, chosen: IntArray, targets: FloatArray) -> TermMoments:
+        """Moments of chosen terms and of targets `(n, targets)` over the rows of a fold."""
+        rows = self.places[fold]
+        own = targets[rows]
+        return self._choose(self._gram(fold), self.terms[:, rows] @ own, (own**2).sum(axis=0), chosen)
+
+    def outside(self, fold: int | None, chosen: IntArray, targets: FloatArray) -> TermMoments:
+        """The same over the rows outside a fold: those of all rows less its own."""
+        every = self._choose(self._gram(None), self.terms @ targets, (targets**2).sum(axis=0), chosen)
+        return every if fold not in self.places else every.without(self.of_fold(fold, chosen, targets))
+
+    def _gram(self, fold: int | None) -> FloatArray:
+        """Sums over the rows of a fold, or over all rows, of products of terms."""
+        if fold not in self.grams:
+            if fold is None:
+                self.grams[fold] = np.sum([self._gram(k) for k in self.places], axis=0)
+            else:
+                terms = self.terms[:, self.places[fold]]
+                self.grams[fold] = terms @ terms.T
+        return self.grams[fold]
+
+    def _choose(self, gram: FloatArray, right: FloatArray, squares: FloatArray, chosen: IntArray) -> TermMoments:
+        if len(chosen) == len(self.terms):
             return TermMoments(gram, right, squares)
         return TermMoments(gram[np.ix_(chosen, chosen)], right[chosen], squares)
 
@@ -198,9 +215,8 @@ def _largest(data: FoldedRows, fold: int | None, max_terms: int) -> IntArray:
     most = int((np.sqrt(8.0 * max(0, max_terms - len(data.scale)) + 1.0) - 1.0) / 2.0)
     if len(usable) > most:
         linear = data.remember_rows("linear", lambda: Design.of(data, usable[:0]))
-        outside = [k for k in data.labels if k != fold]
-        moments = linear.moments(outside, np.arange(len(linear.terms)), data.outputs[linear.order])
-        effect = np.abs(moments.solve(1e-6)[:-1])
+        moments = linear.outside(fold, np.arange(len(linear.terms)), data.outputs[linear.order, None])
+        effect = np.abs(moments.solve(1e-6)[:-1, 0])
         usable = np.sort(usable[np.argsort(-effect[usable], kind="stable")[:most]])
     return usable
 
