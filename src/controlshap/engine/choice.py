@@ -43,6 +43,9 @@ NEARLY_ALL, NEARLY_ROOT, NEARLY_PLAYERS = 0.5, 3.3, 6
 WHOLE_FOR_PAIRS = 4
 #: Fewest rows with which learning across them pays (benchmarks/results/generations.md).
 ROWS_TO_LEARN = 16
+#: Most values of an output that is taken for labels; a pilot of walks decides about others, such as counts and ratings
+#: (`benchmarks/whole_numbers.py`).
+MOST_LABELS = 3
 #: Fewest background rows with which KernelSHAP may take one row for each pair.
 FEWEST_LABELS = 10
 #: Fewest players with which walks may be abandoned for KernelSHAP: with three, walks meet all coalitions.
@@ -65,7 +68,7 @@ class RowFacts:
     n_differing : float
         Players in which x differs from a background row, on average; all of them where x is not known yet.
     has_labels : bool
-        Whether f(x) and all f(b) are whole numbers.
+        Whether f(x) and all f(b) are whole numbers, and few.
     """
 
     n_differing: float
@@ -78,6 +81,7 @@ class RowFacts:
         if at_x is not None and outputs.size:
             outputs = np.concatenate([outputs, at_x[None]])
         has_labels = bool(outputs.size) and bool((outputs == np.rint(outputs)).all())
+        has_labels = has_labels and all(len(np.unique(of_output)) <= MOST_LABELS for of_output in outputs.T)
         if x is None or problem.correlated or not problem.base.finite:
             return cls(float(problem.players.n_players), has_labels)
         differs = differs_from_x(x, problem.base.rows, problem.players)
@@ -166,7 +170,7 @@ def _choose_units(problem: Problem, budget: int, reasons: dict[str, str], facts:
     affordable = _affords_kernel(problem, budget)
     if free and facts.has_labels and problem.variance is None and n_rows >= FEWEST_LABELS and affordable and p >= 4:
         reasons["estimator"] = (
-            "outputs are whole numbers, which jump: every pair of coalitions informs about every player"
+            "outputs are few whole numbers, which jump: every pair of coalitions informs about every player"
         )
         return Kernel()
     steps = max(1.0, facts.n_differing - 1.0)
