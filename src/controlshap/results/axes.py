@@ -63,10 +63,15 @@ def take_output(record: Any, number: int) -> dict[str, Any]:
     """The arrays of a record that have outputs, for one output and without that axis."""
     arrays = {f.name: (getattr(record, f.name), f.metadata["axes"]) for f in fields(record)}
     return {
-        name: array.take(number, axis=names.index("outputs"))
+        name: _drop_axis(array, number, names.index("outputs"))
         for name, (array, names) in arrays.items()
         if isinstance(array, np.ndarray) and "outputs" in names
     }
+
+
+def _drop_axis(array: AnyArray, number: int, axis: int) -> AnyArray:
+    """One slice along an axis: a copy, which does not hold the others, unless there are none."""
+    return array.squeeze(axis) if array.shape[axis] == 1 else array.take(number, axis=axis)
 
 
 def with_outputs(record: Any, name: str) -> AnyArray:

@@ -130,6 +130,7 @@ def explain_on_device(
     inputs, outputs = (arrays.pop(name, None) for name in ("shared_inputs", "shared_outputs"))
     stages, name = method.stages, _name_control(uses_taylor=uses_taylor, fits=fits, shared=shared)
     controls = [f"{name} {mean:.2f}" for mean in alpha.mean(axis=(1, 2))] if name else [""] * len(rows)
+    until = {n: tuple(stage for stage in stages if stage <= n) for n in set(used.tolist())}
     result = DeviceResult(
         **arrays,
         n_evaluations=1 + used * common.unit_cost,
@@ -137,7 +138,7 @@ def explain_on_device(
         method=np.full(len(rows), " + ".join([type(estimator).__name__, *([name] if name else [])])),
         controls=np.array(controls),
         alpha_fraction=np.full(len(rows), method.alpha_fraction),
-        stages=tuple(tuple(stage for stage in stages if stage <= n) for n in used),
+        stages=tuple(until[n] for n in used.tolist()),
         device=str(evaluator.device),
         dtype=str(evaluator.dtype).removeprefix("torch."),
         chunk_rows=min(chunk * common.unit_cost, MODULE_ROWS),
