@@ -417,8 +417,7 @@ class LeastSquaresTerms:
         basis = to_like(_sum_zero_basis(self.n_players), self.regressors)
         reduced, xp = self.regressors @ basis, namespace(basis)
         scaled = reduced * to_like((weights * self._importance)[:, None], reduced)
-        gram = scaled.swapaxes(-1, -2) @ reduced
-        _check_regular(gram[None], self.n_units, self.n_players, self.paired)
+        gram = scaled.swapaxes(-1, -2) @ reduced  # regular, or there is no solution to have an influence on
         solved = xp.linalg.solve(gram, reduced.swapaxes(-1, -2)).swapaxes(-1, -2)
         solved = solved * to_like(self._importance[:, None], solved)  # (..., n, p-1)
         leverage = xp.einsum("...ij,...ij->...i", solved, reduced) * to_like(weights, reduced)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from controlshap._arrays import to_like
 from controlshap._random import Purpose
 from controlshap._types import FloatArray
 
@@ -77,7 +78,7 @@ def random_sizes(keys: Any, probabilities: FloatArray) -> Any:
     """A number from 1 on for each key, with these probabilities; independent of the key's ranks."""
     n = len(probabilities) + 1  # players, whose ranks take as many words
     uniform = to_uniform(mix(keys + to_signed((n + 1) * THIRD)))
-    limits = torch.as_tensor(np.cumsum(probabilities)[:-1], device=keys.device)
+    limits = to_like(np.cumsum(probabilities)[:-1], keys)
     return 1 + torch.bucketize(uniform, limits)
 
 

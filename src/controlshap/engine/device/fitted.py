@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from controlshap._arrays import to_like
 from controlshap._types import AnyArray, IntArray
 from controlshap.engine.device.evaluation import to_host
 from controlshap.engine.device.ridge import RidgeControls
@@ -19,7 +20,7 @@ def fitted_controls(common: DeviceData, group: RowGroup, units: IntArray, output
     """
     r, n = len(group), len(units)
     rows = torch.arange(r, device=group.x.device).repeat_interleave(n)
-    numbers = torch.as_tensor(units, device=group.x.device).repeat(r)
+    numbers = to_like(units, group.x).repeat(r)
     # the module's own type is too narrow for a control
     wide = torch.promote_types(common.evaluator.dtype, torch.float32)
     walks = Walks.of(common, group, rows, numbers, wide)
@@ -52,7 +53,7 @@ def share_evaluations(common: DeviceData, group: RowGroup, units: IntArray, outp
     if not common.n_shared:
         return {}
     n = min(len(units), -(-common.n_shared // common.unit_cost))
-    r, numbers = len(group), torch.as_tensor(units[:n], device=group.x.device)
+    r, numbers = len(group), to_like(units[:n], group.x)
     rows = torch.arange(r, device=group.x.device).repeat_interleave(n)
     inputs = Walks.of(common, group, rows, numbers.repeat(r), torch.float64).inputs.reshape(r, -1, group.x.shape[1])
     answers = outputs[:, :n].reshape(r, inputs.shape[1], -1)

@@ -241,6 +241,12 @@ class _Fit:
         return parameters + torch.linalg.solve(gram, right)
 
 
+def fit_rows(common: DeviceData) -> int:
+    """Rows that the fits of an explained row take together: each function has a design of its own."""
+    n_outputs = common.evaluator.n_outputs or 1
+    return RIDGE.n_folds * n_outputs * (min(len(common.draws), RIDGE.max_rows // 2) + FEWEST_ROWS)
+
+
 def fit_to_units(common: DeviceData, group: RowGroup, folds: UnitFolds, inputs: Any, outputs: Any) -> Ridges:
     """Functions fitted to x, the background and evenly spread units, with inputs `(r, n, m, c)`, outputs `(.., o)`."""
     (r, n, m, c), n_draws = inputs.shape, len(common.draws)

@@ -24,6 +24,7 @@ from controlshap.engine.device.evaluation import (
 )
 from controlshap.engine.device.fitted import fitted_controls, share_evaluations
 from controlshap.engine.device.known import known_values, no_error, values_of_rows
+from controlshap.engine.device.ridge import fit_rows
 from controlshap.engine.device.taylor import TaylorPolynomials, derivatives, known_correlated, known_independent
 from controlshap.engine.device.walks import DeviceData, RowGroup, walk_terms
 from controlshap.statistics.analysis import Sample, analyse, background_variances
@@ -231,7 +232,7 @@ def _analyse_in_chunks(common: DeviceData, method: Method, group: RowGroup, eval
     if group.x.device.type == "cpu":
         step = max(1, CACHED * len(group) // evaluated.terms.numel())
     if common.fits:  # the rows of all units are made again
-        doubles = len(evaluated.units) * common.unit_cost * len(common.owner)
+        doubles = (len(evaluated.units) * common.unit_cost + fit_rows(common)) * len(common.owner)
         step = min(step, most_rows(None, group.x.device, COPIES * doubles))
     in_chunks(len(group), step, work, "explained row")
     ordered = [parts[start] for start in sorted(parts)]
