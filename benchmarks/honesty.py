@@ -31,15 +31,17 @@ from typing import Any
 
 import numpy as np
 from honesty_found import FOUND
+from honesty_fresh import FRESH
 from honesty_games import GAMES as FIRST_GAMES
 from honesty_games import Game
 from honesty_kinds import KINDS
+from honesty_settings import OTHER_DOORS
 
 import controlshap as cs
 
 RESULTS = Path(__file__).resolve().parent / "results"
 CACHE = Path(__file__).resolve().parent / ".cache" / "honesty"
-GAMES = FIRST_GAMES | KINDS | FOUND
+GAMES = FIRST_GAMES | KINDS | FOUND | OTHER_DOORS | FRESH
 #: Settings of an `Explainer` beside the defaults, by name.
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -150,7 +152,7 @@ def judge(cell: Cell, runs: int) -> Judgement | str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            explainer = cs.Explainer(problem.model, problem.background, **problem.settings | SETTINGS[cell.settings])
+            explainer = open_game(problem, SETTINGS[cell.settings])
             rows, limits = np.tile(problem.x, (runs, 1)), RULES.get(cell.stop, {}) | problem.call
             budget = cell.budget or least_budget(explainer, problem)
             found = explainer(rows, budget=budget, rng=1, keep=False, **limits)
@@ -191,12 +193,19 @@ def judge(cell: Cell, runs: int) -> Judgement | str:
     )
 
 
-def least_budget(explainer: cs.Explainer, problem: Game) -> int:
+def open_game(problem: Game, settings: dict[str, Any]) -> Any:
+    """An `Explainer` of the game, or what the game has in its place."""
+    if problem.front is not None:
+        return problem.front(problem, **settings)
+    return cs.Explainer(problem.model, problem.background, **problem.settings | settings)
+
+
+def least_budget(explainer: Any, problem: Game) -> int:
     """The least budget that is not refused."""
     budget = 1
     while True:
         try:
-            explainer(problem.x, budget=budget, **problem.call)
+            explainer(problem.x[None], budget=budget, **problem.call)
         except cs.BudgetTooSmallError as error:
             budget = max(error.needed, budget + 1)
         else:
@@ -225,6 +234,7 @@ def count_certificates(found: cs.Explanation, values: Any, truth: Any, stop: str
 def cells() -> list[Cell]:
     """All cells, cheap ones first; a budget of 0 is the least that is allowed."""
     found = [Cell(name, "default", budget) for budget in (0, 200, 500, 2_000) for name in GAMES]
+    found += [Cell(name, "default", 5_000) for name in OTHER_DOORS]
     found += [Cell(name, "default", 10_000) for name in CHEAP]
     found += [Cell(name, "default", 50_000) for name in CHEAP[4:9]]
     found += [Cell(name, setting, 500) for setting in list(SETTINGS)[1:] for name in SEVERAL]

@@ -21,7 +21,10 @@ TRUTH_PAIRS = 20_000
 
 @dataclass(frozen=True)
 class Game:
-    """One explained row with its true values `(players, outputs)`, and what an `Explainer` and its call are told."""
+    """One explained row with its true values `(players, outputs)`, and what an `Explainer` and its call are told.
+
+    `front` takes the place of the `Explainer`: it gets the game and further settings, and is called as that is.
+    """
 
     model: Any
     background: Rows
@@ -29,6 +32,7 @@ class Game:
     truth: Rows
     settings: dict[str, Any] = field(default_factory=dict)
     call: dict[str, Any] = field(default_factory=dict)
+    front: Callable[..., Any] | None = None
 
 
 def enumerate_values(model: Callable[[Rows], Rows], background: Rows, x: Rows) -> Rows:

@@ -67,7 +67,8 @@ def regress(
     """Coefficients from the covariance between functions: the best prior, and what the correlation adds to it.
 
     The prior that leaves the least variance in all components together is taken, or none; the regression starts from
-    it and is shrunk towards it.
+    it and is shrunk towards it. Functions that were fitted to other units and help at no prior are left out: what they
+    predict of units that they do not know then goes against these by construction (section 12).
 
     Parameters
     ----------
@@ -95,6 +96,8 @@ def regress(
         if factors is not None:
             moved = factors[..., 0] - sum_products(offset[..., None, :, :, :], factors[..., 1:], axis=-1)
             factors = concat([moved[..., None], factors[..., 1:]], axis=-1)
+        useless = to_like(priors.any(axis=0), offset) * xp.where(offset.any(axis=-1)[..., None], 0.0, 1.0) > 0
+        size = xp.where(useless, np.inf, size)
     dof = xp.where(xp.isfinite(dof), dof, 0.0)  # infinite where the model shows no variance: nothing to learn from
     fit = _bound_correction(_regress(shifted, dof, size, factors, fitted_before=bool(len(priors))), priors)
     left = shifted[..., 0, 0] * (1.0 - fit.squared_correlation)
