@@ -59,6 +59,7 @@ def assert_same(one, other, *, but=()):
 def test_the_declared_axes_are_those_of_the_arrays(explanation):
     rows, players = explanation.values.shape[:2]
     sizes = {"rows": rows, "players": players, "pairs": players * (players - 1) // 2, "columns": 4, "outputs": 2}
+    sizes |= {"shared": 20}
     several = explanation.values.ndim == 3
     for field in fields(explanation):
         value, axes = getattr(explanation, field.name), field.metadata["axes"]

@@ -61,9 +61,8 @@ class DMatrices:
             return KnownValues.exact(full)
         rows = np.zeros((n, *full.shape))
         rows[:, :-1, :, 0] = (by_replication - values) / np.sqrt(n * (n - 1))
-        return KnownValues(
-            full, CovarianceRoot(rows, np.zeros(n, dtype=np.int64), np.array([n - 1.0])), np.zeros((0, 1))
-        )
+        root = CovarianceRoot(rows, np.zeros(n, dtype=np.int64), np.array([n - 1.0]))
+        return KnownValues(full, root, np.zeros((0, 1)), shared=True)
 
 
 def d_matrices(imputer: Imputer, n_permutations: int, seed: int = 0) -> DMatrices:

@@ -141,6 +141,7 @@ def fit_controls(
     processes = [learner for learner in learners if learner.models_coalitions]
     controls, roots = [], []
     functions, data, kept = fit_functions(sampler, folds, learners)
+    known = None
     if functions:
         known = known_controls(problem, sampler, folds, functions, data)
         controls.append(_unit_controls(sampler, folds, known))
@@ -152,7 +153,7 @@ def fit_controls(
         rows, by_means = cast("LeastSquaresTerms", terms), problem.variance is None or problem.variance.takes_batches
         terms, controls, for_errors = add_processes(sampler, rows, folds, processes, data, controls, by_means=by_means)
         roots += [CovarianceRoot.zero((rows.n_players + 1, len(data), 2)) for _ in processes]
-    beside = _known_values(controls, roots)
+    beside = replace(_known_values(controls, roots), shared=known is not None and known.shared)
     spread = np.array([np.ptp(of_output.outputs) for of_output in data])
     together = np.concatenate(controls, axis=3)
     return ControlledTerms(

@@ -58,6 +58,8 @@ def has_conditional_mean(function: KnownFunction, imputer: NormalParts) -> bool:
 class GaussianControls(SimulatedControls):
     """Controls against conditional means of networks, and these against simulated values."""
 
+    shared = True  # the D matrices of scores
+
     @staticmethod
     def _simulate(
         fitted: FittedFunctions, rng: np.random.Generator, tolerances: FloatArray | None, n_walks: float

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -93,7 +93,10 @@ class KnownControls(ABC):
     """Controls of known value 0: units of fitted functions less their known values.
 
     A function gives two controls, so that the noise of coalitions and that of draws get coefficients of their own.
+    `shared` says whether part of a simulation is the same for all rows.
     """
+
+    shared: ClassVar[bool] = False
 
     @abstractmethod
     def controls(

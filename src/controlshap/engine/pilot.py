@@ -313,4 +313,13 @@ def combine_analyses(pilot: Analysis, rest: Analysis, gain: float, n_evaluations
         rest,
         controlled=combine(pilot.controlled, rest.controlled, part),
         uncontrolled=combine(pilot.uncontrolled, rest.uncontrolled, part),
+        shared=_combine_shared(pilot.shared, rest.shared, part),
     )
+
+
+def _combine_shared(pilot: FloatArray | None, rest: FloatArray | None, part: float) -> FloatArray | None:
+    """Factors of errors that rows have in common, of both runs: they come from the same simulation."""
+    if pilot is None or rest is None:
+        return None if rest is None else part * rest if pilot is None else (1.0 - part) * pilot
+    combined: FloatArray = (1.0 - part) * pilot + part * rest
+    return combined

@@ -17,7 +17,7 @@ import numpy as np
 
 from controlshap._checks import is_whole, show
 from controlshap._errors import InvalidArgumentError
-from controlshap._types import AnyArray, IntArray
+from controlshap._types import AnyArray, FloatArray, IntArray
 from controlshap.data.table import RowName, as_row_name
 
 if TYPE_CHECKING:
@@ -57,6 +57,20 @@ def join_values(values: Sequence[Any]) -> Any:
     if any(value is None for value in values):
         return None
     return np.concatenate(values) if isinstance(values[0], np.ndarray) else tuple(chain.from_iterable(values))
+
+
+def join_factors(parts: Sequence[FloatArray | None], n_rows: Sequence[int]) -> FloatArray | None:
+    """Factors `(rows, n, ...)` of several parts, one after the other; 0 where a part has fewer than others, or None."""
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    joined = np.zeros((sum(n_rows), max(part.shape[1] for part in known), *known[0].shape[2:]))
+    start = 0
+    for part, n in zip(parts, n_rows, strict=True):
+        if part is not None:
+            joined[start : start + n, : part.shape[1]] = part
+        start += n
+    return joined
 
 
 def take_output(record: Any, number: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from controlshap._errors import InvalidArgumentError
 from controlshap._types import FloatArray
 from controlshap.controls.base import EvaluatedRows
 from controlshap.data.players import Players
-from controlshap.results.axes import join_row_names, join_rows, select_rows, take_output
+from controlshap.results.axes import join_factors, join_row_names, join_rows, select_rows, take_output
 from controlshap.results.explanation import Explanation, History
 from controlshap.statistics.analysis import Analysis
 
@@ -98,6 +98,7 @@ class RowResult:
             "evaluations": np.zeros((0, 0)) if evaluations is None and exact else evaluations,
             "stages": self.stages,
             "half_ratios": np.zeros(values.shape) if exact else self.analysis.halves,
+            "shared_factors": None if self.analysis.shared is None else self.analysis.shared[:, :-1],
             "interaction_indices": None if self.pairs is None else self.pairs.indices,
             "interaction_standard_errors": None if self.pairs is None else self.pairs.standard_errors,
             "interaction_degrees_of_freedom": None if self.pairs is None else self.pairs.dof,
@@ -112,7 +113,9 @@ class RowResult:
 def stack_rows(results: Sequence[RowResult], settings: dict[str, Any]) -> dict[str, Any]:
     """Attributes of the `Explanation` of some rows; None for those that one of the rows does not have."""
     rows = [result.attributes(guaranteed=settings.get("guarantee") is not None) for result in results]
-    return {name: _stack(name, [attributes[name] for attributes in rows]) for name in rows[0]}
+    found = {name: _stack(name, [attributes[name] for attributes in rows]) for name in rows[0]}
+    shared = [None if row["shared_factors"] is None else row["shared_factors"][None] for row in rows]
+    return found | {"shared_factors": join_factors(shared, [1] * len(rows))}
 
 
 def _stack(name: str, of_rows: list[Any]) -> Any:
@@ -192,7 +195,8 @@ def join_explanations(parts: list[Explanation]) -> Explanation:
     """The rows of all parts, one after the other; see `Explanation.concat`."""
     _check_joined(parts)
     first = parts[0]
-    joined = join_rows(parts) | {"row_names": join_row_names(parts)}
+    factors = join_factors([part.shared_factors for part in parts], [len(part) for part in parts])
+    joined = join_rows(parts) | {"row_names": join_row_names(parts), "shared_factors": factors}
     if any(part.entropy != first.entropy or part.settings != first.settings for part in parts):
         nothing = object()
         shared = {n: v for n, v in first.settings.items() if all(p.settings.get(n, nothing) == v for p in parts)}

@@ -125,6 +125,9 @@ class Explanation:
     half_ratios : ndarray of the shape of `values`, or None
         Distance of one half of a row's units from the estimate of the other half, in half widths of its 95 % interval;
         read by `check`. None where units were few, resampled or grouped, or explained on a device.
+    shared_factors : ndarray of shape (rows, n_shared, players) or (rows, n_shared, players, outputs), or None
+        Errors of known values that were simulated once for all rows, by replication; part of `standard_errors`, and
+        read by `summary`, in which they do not average out. None where there are none.
     guaranteed_low, guaranteed_high, guaranteed_low_together, guaranteed_high_together : ndarray or None
         Bounds of the shape of `values` that `confidence_interval(guarantee="finite")` reads: of each value, and of all
         values of a row. None unless asked for with `guarantee="finite"`.
@@ -169,6 +172,7 @@ class Explanation:
     interaction_standard_errors: FloatArray | None = field(default=None, metadata=axes("rows", "pairs", "outputs"))
     interaction_degrees_of_freedom: FloatArray | None = field(default=None, metadata=axes("rows", "pairs", "outputs"))
     half_ratios: FloatArray | None = field(default=None, metadata=axes("rows", "players", "outputs"))
+    shared_factors: FloatArray | None = field(default=None, metadata=axes("rows", "shared", "players", "outputs"))
     guaranteed_low: FloatArray | None = field(default=None, metadata=axes("rows", "players", "outputs"))
     guaranteed_high: FloatArray | None = field(default=None, metadata=axes("rows", "players", "outputs"))
     guaranteed_low_together: FloatArray | None = field(default=None, metadata=axes("rows", "players", "outputs"))

@@ -118,11 +118,13 @@ def summarise(explanation: Explanation, *, sampled_rows: bool, background: bool 
     if n == 0:
         raise InvalidArgumentError("`explanation` has no rows, and there is nothing to summarise.")
     corrected = 2.0 * np.abs(values) - folded_mean(values, errors)
+    of_row, of_mean = _shared_variances(explanation)
     if sampled_rows:
         variance = corrected.var(axis=0, ddof=1) / n  # holds the noise of the values, too
     else:
         near = np.abs(values) < FAR * errors
-        variance = (np.where(near, WIDEST, 1.0) * errors**2).sum(axis=0) / n**2
+        variance = (np.where(near, WIDEST, 1.0) * np.maximum(errors**2 - of_row, 0.0)).sum(axis=0) / n**2
+    variance = variance + of_mean
     if background:
         # one background serves all rows, so their errors may all go the same way: the mean has at most their mean
         variance = variance + background_errors(explanation).mean(axis=0) ** 2
@@ -135,6 +137,18 @@ def summarise(explanation: Explanation, *, sampled_rows: bool, background: bool 
         n,
         explanation.feature_names,
     )
+
+
+def _shared_variances(explanation: Explanation) -> tuple[FloatArray, FloatArray]:
+    """Variances of errors that rows have in common: in each row's values, and in the mean of absolute values.
+
+    One simulation serves all rows, so that in the mean its errors are added up before they are squared.
+    """
+    factors, values = explanation.shared_factors, explanation.values
+    if factors is None:
+        return np.zeros(values.shape), np.zeros(values.shape[1:])
+    of_mean = (np.sign(values)[:, None] * factors).mean(axis=0)
+    return (factors**2).sum(axis=1), (of_mean**2).sum(axis=0)
 
 
 def importance_interval(explanation: Explanation, summary: Summary, level: float) -> tuple[FloatArray, FloatArray]:

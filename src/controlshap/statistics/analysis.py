@@ -77,6 +77,9 @@ class Analysis:
         Coefficients of the controls, means over folds; no surrogates without control.
     halves : array of shape (..., players, outputs) or None
         Distance between the two halves of the units (`compare_halves`); None where factors do not come from units.
+    shared : array of shape (..., n_shared, components, outputs) or None
+        Factors of errors that other rows have in common with this one, of known values that were simulated for all:
+        factors of the same number belong together. None for none.
     """
 
     controlled: Estimate
@@ -84,6 +87,7 @@ class Analysis:
     variance_reduction: Array
     alpha: Array
     halves: Array | None = None
+    shared: Array | None = None
 
 
 def analyse(
@@ -98,8 +102,11 @@ def analyse(
         return Analysis(uncontrolled, uncontrolled, nothing.sum(axis=-1), nothing, solution.halves(uncontrolled))
     controlled, fit = solution.adjust(known)
     assert fit is not None  # there are controls
-    halves = solution.halves(controlled)
-    return Analysis(solution.allow(controlled, fit.alpha), uncontrolled, fit.squared_correlation, fit.alpha, halves)
+    halves, shared = solution.halves(controlled), None
+    if known.shared and known.root.factors.any():  # their factors come last
+        shared = controlled.factors[..., controlled.factors.shape[-3] - known.root.factors.shape[-4] :, :, :]
+    allowed = solution.allow(controlled, fit.alpha)
+    return Analysis(allowed, uncontrolled, fit.squared_correlation, fit.alpha, halves, shared)
 
 
 @dataclass(frozen=True)

@@ -51,12 +51,15 @@ class KnownValues:
         candidate for other surrogates.
     inflation : float
         Factor by which the variance of controlled values exceeds what their units show.
+    shared : bool
+        Whether the same simulation serves all rows, so that the errors of known values do not average out.
     """
 
     values: Array
     root: CovarianceRoot
     priors: FloatArray
     inflation: float = 1.0
+    shared: bool = False
 
     @classmethod
     def exact(cls, values: Array) -> KnownValues:
@@ -81,6 +84,7 @@ class KnownValues:
             root,
             scipy.linalg.block_diag(*(part.priors for part in parts)),
             max(part.inflation for part in parts),
+            any(part.shared for part in parts),
         )
 
 

@@ -52,7 +52,7 @@ def known_values(common: DeviceData, known: Any) -> KnownValues:
     mean = known.mean(dim=1)
     factors = (known - mean[:, None])[..., None] / (REPLICATIONS * (REPLICATIONS - 1)) ** 0.5
     root = CovarianceRoot(factors, np.zeros(REPLICATIONS, dtype=np.int64), np.array([REPLICATIONS - 1.0]))
-    return KnownValues(mean[..., None], root, np.array([[1.0], [0.5]]))
+    return KnownValues(mean[..., None], root, np.array([[1.0], [0.5]]), shared=True)
 
 
 def no_error(like: Any, n_players: int) -> KnownValues:

@@ -23,6 +23,7 @@ class DeviceResult:
     covariances : ndarray of shape (rows, outputs, players, players)
     uncontrolled_values, uncontrolled_variances, variance_reduction : ndarray of shape (rows, players, outputs)
     background_variances : ndarray of the same shape, or None
+    shared_factors : ndarray of shape (rows, n_shared, players, outputs), or None
     n_evaluations, status, method, controls, alpha_fraction, complete : ndarray of shape (rows,)
         As in `RowResult`.
     stages : tuple of tuple of int
@@ -55,6 +56,7 @@ class DeviceResult:
     dtype: str
     chunk_rows: int
     background_variances: FloatArray | None = None
+    shared_factors: FloatArray | None = None
     evaluations: tuple[FloatArray, ...] | None = None
     evaluated: EvaluatedRows | None = None
 
@@ -96,5 +98,6 @@ class DeviceResult:
             "complete": self.complete,
             "stages": self.stages,
             "background_standard_errors": None if between is None else np.sqrt(between),
+            "shared_factors": self.shared_factors,
             "evaluations": self.evaluations,
         }

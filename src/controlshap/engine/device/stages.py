@@ -273,6 +273,8 @@ def _analyse(common: DeviceData, method: Method, group: RowGroup, evaluated: Gro
         "variance_reduction": analysis.variance_reduction[:, :-1],
         "alpha": analysis.alpha[:, :-1].sum(dim=-1),
     }
+    if analysis.shared is not None:
+        tensors["shared_factors"] = analysis.shared[:, :, :-1]
     if common.in_cycles:
         rows_of_units = _rows_of_units(common, group, evaluated.units)
         between = background_variances(terms, design, rows_of_units, common.at_draws, at_x)

@@ -97,7 +97,7 @@ def known_correlated(matrices: DMatrices, polynomial: TaylorPolynomials, gaps: A
     factors = full.new_zeros((len(gaps), n, *full.shape[1:]))
     factors[:, :, :-1, :, 0] = (by_replication - values[:, None]) / (n * (n - 1)) ** 0.5
     root = CovarianceRoot(factors, np.zeros(n, dtype=np.int64), np.array([n - 1.0]))
-    return KnownValues(full, root, np.zeros((0, 1)))
+    return KnownValues(full, root, np.zeros((0, 1)), shared=True)
 
 
 def known_independent(polynomial: TaylorPolynomials, x: Any, background: Any, players: Players) -> KnownValues:
