@@ -159,6 +159,11 @@ def variance(array: Array, axis: int, ddof: int) -> Array:
     return array.var(dim=axis, correction=ddof) if is_tensor(array) else array.var(axis=axis, ddof=ddof)
 
 
+def descending(array: Array, axis: int) -> Array:
+    """The numbers along an axis, largest first."""
+    return array.sort(dim=axis, descending=True).values if is_tensor(array) else -np.sort(-array, axis=axis)
+
+
 def median(array: Array, axis: int) -> Array:
     """Medians along an axis, which is kept."""
     n = array.shape[axis]

@@ -263,8 +263,9 @@ class Explanation:
         """Which values have an error that is well enough known for an interval, of the shape of `values`.
 
         These are exact values, and those whose error comes from three or more independent units or visits. Others have
-        an interval, too, but with one or two degrees of freedom, or, if a sample shows no difference between any two
-        outputs of the model, an error of 0 that proves nothing; raise `budget`.
+        an interval, too, but with one or two degrees of freedom, as have values whose units are so heavy-tailed that
+        they may have no variance, or, if a sample shows no difference between any two outputs of the model, an error of
+        0 that proves nothing; raise `budget`.
         """
         errors, exact = self.standard_errors, self.status == "exact"
         flat = (errors == 0).all(axis=1, keepdims=True) & ~exact.reshape(-1, *[1] * (errors.ndim - 1))

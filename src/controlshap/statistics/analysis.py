@@ -20,6 +20,7 @@ from controlshap.statistics.control_variate import Estimate, KnownValues, adjust
 from controlshap.statistics.covariance_root import CovarianceRoot
 from controlshap.statistics.crossfit import Blocks, adjust_by_folds, deal_folds
 from controlshap.statistics.one_more_jump import allow_for_jump, compare_halves
+from controlshap.statistics.tails import lacks_variance
 from controlshap.statistics.terms import Terms
 from controlshap.statistics.two_stage import TwoStageDesign
 from controlshap.statistics.visits import RULE_OF_THREE
@@ -167,11 +168,25 @@ class _Solution:
         return crossed, coefficients
 
     def allow(self, estimate: Estimate, alpha: Array | None = None) -> Estimate:
-        """The estimate with an allowance for one more jump than was seen, or for rows that units are likely to miss."""
+        """The estimate with an allowance for one more jump than was seen, or for what units are likely to miss."""
         allowed, few = self._allow_jump(estimate, alpha), misses_rows(self.sample)
         if few is None:
+            few = self._misses_tails()
+        if few is None:
             return allowed
-        return replace(allowed, dof=np.where(few, np.minimum(allowed.dof, 2.0), allowed.dof))
+        xp, two = namespace(allowed.dof), zeros(allowed.dof.shape, allowed.dof) + 2.0
+        return replace(allowed, dof=xp.where(few[..., None, :], xp.minimum(allowed.dof, two), allowed.dof))
+
+    def _misses_tails(self) -> Array | None:
+        """For each output, whether units are draws from a distribution whose tails may have no variance.
+
+        These are units without control: a fitted function was not fitted to draws that no unit met.
+        """
+        if self.sample.at_rows is not None or not math.isinf(self.sample.design.population) or self.root.block is None:
+            return None
+        factors = self.root.factors[..., :-1, :, 0]
+        sizes = namespace(factors).abs(factors).reshape(*factors.shape[:-3], -1, factors.shape[-1])
+        return lacks_variance(sizes)
 
     def _allow_jump(self, estimate: Estimate, alpha: Array | None) -> Estimate:
         sample, terms, design = self.sample, self.sample.terms, self.sample.design
