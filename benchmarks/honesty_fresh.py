@@ -1,7 +1,8 @@
 """A dozen games for `honesty.py` of kinds that its others do not have, all drawn before the first of them was run.
 
 Counts, sums of rare events, survival, neighbours, parity, medians, claims, heavy-tailed columns, few leaves, one row as
-background. Those in which a target was missed at 200, 500 or 2,000 evaluations count as looked at from then on.
+background. Two of those that broke were looked at afterwards: "minima of pairs" led to what `docs/mathematics.md` says of
+functions that help at no prior (section 12), from "claims above a deductible" nothing was learned that could be kept.
 """
 
 from __future__ import annotations
@@ -170,10 +171,10 @@ FRESH: dict[str, tuple[bool, Callable[[], Game]]] = {
     "four shallow trees, 12 players": (False, _extra_trees),
     "survival, one background row": (False, _survival),
     "sum of rare events, 60 players": (False, _rare_events),
-    "minima of pairs, 80 players": (False, _minima),
+    "minima of pairs, 80 players": (True, _minima),
     "correlated groups, rare step": (False, _correlated_group_steps),
     "discriminant posterior, 11 players": (False, _posterior),
     "parity of four, 10 players": (False, _parity),
-    "claims above a deductible": (False, _claims),
+    "claims above a deductible": (True, _claims),
     "heavy-tailed columns": (False, _heavy_columns),
 }

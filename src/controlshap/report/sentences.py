@@ -117,8 +117,8 @@ def about_trust(explanation: Explanation) -> list[str]:
     weak = int((sampled & ~explanation.reliable).sum())
     n = int(sampled.sum())
     lines = [
-        f"{count_noun(weak, 'value')} of {n:,} {'rests' if weak == 1 else 'rest'} on so few units that the error "
-        "itself is uncertain; raise `budget` before relying on them."
+        f"{count_noun(weak, 'value')} of {n:,} {'rests' if weak == 1 else 'rest'} on so few units, or so rare draws, "
+        "that the error itself is uncertain; raise `budget` before relying on them."
         if weak
         else f"All {n:,} sampled values have enough units behind their errors.",
         _NOT_COVERED,

@@ -330,7 +330,8 @@ def describe_unreliable(explanation: Explanation) -> str:
         way_out = f"budget={_round_up(each * ENOUGH_UNITS)} gives {ENOUGH_UNITS} units a row"
     if weak:
         of_all = f"{weak:,} of {count_noun(n, 'value')} {'rests' if weak == 1 else 'rest'}"
-        return f"Not reliable: {of_all} on too few units, and so do their errors; {way_out}"
+        cause = "on too few units, and so do" if fewest < ENOUGH_UNITS else "on draws too rare to be met, and so may"
+        return f"Not reliable: {of_all} {cause} their errors; {way_out}"
     return f"Rough errors: {count_noun(fewest, 'unit')} a row; {way_out}"
 
 
