@@ -1,8 +1,8 @@
 """A dozen games for `honesty.py` of kinds that its others do not have, all drawn before the first of them was run.
 
 Counts, sums of rare events, survival, neighbours, parity, medians, claims, heavy-tailed columns, few leaves, one row as
-background. Two of those that broke were looked at afterwards: "minima of pairs" led to what `docs/mathematics.md` says of
-functions that help at no prior (section 12), from "claims above a deductible" nothing was learned that could be kept.
+background. Two of those that broke were looked at afterwards: "minima of pairs" led to what `docs/mathematics.md` says
+of functions that help at no prior (section 12), from "claims above a deductible" nothing was learned to be kept.
 """
 
 from __future__ import annotations

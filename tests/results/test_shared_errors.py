@@ -81,3 +81,10 @@ def test_few_players_and_independent_features_share_nothing():
     )  # fmt: skip
     assert independent.shared_factors is None
     assert few.shared_factors is None
+
+
+def test_data_sets_keep_them(tmp_path):
+    explainer = cs.Explainer(model, BACKGROUND, features="correlated", control=cs.Taylor(n_permutations=400))
+    explainer.explain_dataset(ROWS[:3], tmp_path / "run", rng=0, budget=300, part_rows=2)
+    alone = explainer(ROWS[:3], budget=300, rng=0)
+    assert_array_equal(cs.load(tmp_path / "run").shared_factors, alone.shared_factors)

@@ -57,7 +57,8 @@ class Simulated:
     def root_rows(self) -> FloatArray:
         """Root `(replications, players + 1)` of the covariance of the mean."""
         n = len(self.values)
-        rows: FloatArray = (self.values - self.mean) / np.sqrt(n * (n - 1))
+        apart = self.values - self.values[0]  # exactly 0 where all replications agree
+        rows: FloatArray = (apart - apart.mean(axis=0)) / np.sqrt(n * (n - 1))
         return rows
 
 

@@ -167,6 +167,8 @@ class PartLayout:
         flat = table.column(name).combine_chunks().flatten().to_numpy()
         if name == "covariance":
             return _unpack(flat.reshape(n * outputs, -1), p).reshape(n, *per_output, p, p)
+        if name == "shared_factors":
+            return flat.reshape(n, -1, p, *per_output)
         return flat.reshape(n, p if name in LISTS else p * (p - 1) // 2, *per_output)
 
 

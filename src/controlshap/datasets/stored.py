@@ -14,7 +14,7 @@ from controlshap._types import IntArray
 from controlshap.datasets.files import import_pyarrow
 from controlshap.datasets.layout import PartLayout
 from controlshap.datasets.part_file import read_part
-from controlshap.results.axes import field_names, join_values, row_index
+from controlshap.results.axes import field_names, join_factors, join_values, row_index
 from controlshap.results.explanation import Explanation, check_output
 
 #: Attributes of an explanation that have rows.
@@ -61,7 +61,10 @@ class StoredParts:
         """An attribute of all rows."""
         columns = self.layout.columns_of(name)
         tables = (self._table(number, columns) for number in range(len(self.paths)))
-        return join_values([self.layout.decode(table, name) for table in tables])
+        parts = [(self.layout.decode(table, name), table.num_rows) for table in tables]
+        if name == "shared_factors":
+            return join_factors(*zip(*parts, strict=True))
+        return join_values([part for part, _ in parts])
 
     def explain(self, number: int) -> Explanation:
         """The explanation of the rows of one part."""
