@@ -21,7 +21,7 @@ from controlshap.engine.parallel import ordered_map
 from controlshap.engine.plan import Plan, check_plan, make_plan, refuse_budget, refuse_guarantee, refuse_interactions
 from controlshap.engine.progress import ProgressLike, Reporter
 from controlshap.engine.row import explain_row
-from controlshap.functions.base import KnownFunction
+from controlshap.functions.base import KnownFunction, RowGames
 from controlshap.limits import Limits
 from controlshap.models.model import is_torch_module
 from controlshap.problem import Assembly, Problem
@@ -104,10 +104,14 @@ def _explain_items(
         return explain_in_generations(problem, items, explain_generation)
     alone = partial(explain, problem, plan, 0 if lesson is None else lesson.n_shared)
     results = _first_here(alone, items, n_jobs)
-    if plan.form is not None and _explains_many(problem, plan.form):
-        parts = [items[at : at + ROWS_AT_ONCE] for at in range(0, len(items), ROWS_AT_ONCE)]
-        together = partial(_explain_together, problem, plan.form, alone)
-        results = chain.from_iterable(_first_here(together, parts, n_jobs))
+    if plan.form is not None:
+        from controlshap.engine.exact import games_of_form
+
+        games = games_of_form(problem, plan.form)
+        if games is not None:
+            parts = [items[at : at + ROWS_AT_ONCE] for at in range(0, len(items), ROWS_AT_ONCE)]
+            together = partial(_explain_together, problem, plan.form, games, alone)
+            results = chain.from_iterable(_first_here(together, parts, n_jobs))
     return results if lesson is None else map(lesson.add, results)
 
 
@@ -307,24 +311,17 @@ def _first_here(task: Callable[[_Item], _Result], items: list[_Item], n_jobs: in
     yield from ordered_map(task, items[1:], n_jobs)
 
 
-def _explains_many(problem: Problem, form: KnownFunction) -> bool:
-    """Whether a form explains many rows at once."""
-    from controlshap.engine.exact import games_of_form
-
-    return games_of_form(problem, form) is not None
-
-
 def _explain_together(
     problem: Problem,
     form: KnownFunction,
+    games: RowGames,
     alone: Callable[[tuple[int, FloatArray]], RowResult],
     items: list[tuple[int, FloatArray]],
 ) -> list[RowResult]:
     """Rows of a form that explains many at once, from one model call; rows where it fails are explained one by one."""
-    from controlshap.engine.exact import explain_together, games_of_form
+    from controlshap.engine.exact import explain_together
 
-    rows, games = np.stack([row for _, row in items]), games_of_form(problem, form)
-    assert games is not None
+    rows = np.stack([row for _, row in items])
     where = f"rows {items[0][0]} to {items[-1][0]} themselves"
     predictions = problem.model(problem.imputer.to_inputs(rows), n_outputs=problem.base.n_outputs, where=where)
     results_of_rows = explain_together(problem, form, games, rows, predictions)
