@@ -41,6 +41,8 @@ MOST_DOUBLES = 2**24
 MOST_TOGETHER = 4096
 #: Fewest batches: errors have about as many degrees of freedom.
 FEWEST_BATCHES = 256
+#: Degrees of freedom that a pair keeps for lack of units with large weights: with fewer, Student's t has no variance.
+FEWEST_DOF = 3.0
 #: Folds where there is no learner that has its own number.
 N_FOLDS = 5
 
@@ -121,10 +123,11 @@ def _allow_for_design(estimate: Estimate, shown: FloatArray) -> PairResult:
 
     Two players are the first or the last of a walk in few units, which have the largest weights of that pair. A pair
     for which there were fewer of these, by its squared weights `shown` (pairs,) over their mean, shows too small a
-    variance, in that proportion.
+    variance, in that proportion, and has so many fewer degrees of freedom.
     """
-    lacking = np.sqrt(np.maximum(1.0, 1.0 / shown))[:, None]
-    return PairResult(estimate.values[:-1], lacking * np.sqrt(estimate.variances[:-1]), estimate.dof[:-1])
+    lacking = np.maximum(1.0, 1.0 / shown)[:, None]
+    dof = np.fmax(estimate.dof[:-1] / lacking, np.minimum(estimate.dof[:-1], FEWEST_DOF))
+    return PairResult(estimate.values[:-1], np.sqrt(lacking * estimate.variances[:-1]), dof)
 
 
 def _gather(units: EvaluatedUnits, controls: PairControls | None) -> tuple[MeanTerms, TwoStageDesign, FloatArray]:
