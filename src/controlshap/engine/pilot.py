@@ -3,9 +3,9 @@
 Walks measure what a player adds to a coalition, which cancels the smooth part of the model; in KernelSHAP every pair of
 coalitions tells something about every player, which averages the rough part. The evaluations of a few walks show how
 rough the model is (docs/mathematics.md, section 5): with t half the difference between a coalition and its complement,
-less the control and the line from one end to the other, and B evaluations in all, KernelSHAP has about
+less the control and the line from one end to the other, and B evaluations, KernelSHAP has about
 
-    sum_j var_j = (p - 1) / lambda * E[t^2] / (B / 2),        lambda = 1 / (2 (1 + 1/2 + ... + 1/(p - 1)))
+    sum_j var_j = (p - 1) / lambda * E[t^2] / (B / 2 - p),    lambda = 1 / (2 (1 + 1/2 + ... + 1/(p - 1)))
 
 with sizes weighted as in the kernel. Walks have noise within rows, and between rows until a pass is complete. Rows that
 are taken all are a stratum of their own in both designs: variances are predicted for them and for the others apart.
@@ -152,7 +152,8 @@ def predict(
     ids, design, _ = sampler.kept_evaluations()
     strata = list(_strata(sampler, ids.block, n_units, budget))
     left = budget * (1.0 - n_pilot / n_units)
-    factor = (p - 1.0) * 2.0 * (1.0 / np.arange(1, p)).sum() / (left / 2.0)
+    # the regression loses a pair for each of its coefficients
+    factor = (p - 1.0) * 2.0 * (1.0 / np.arange(1, p)).sum() / max(1.0, left / 2.0 - p)
     of_walks = of_pilot = of_kernel = 0.0
     for output in range(sampler.game.n_outputs):
         # the control that leaves least, or none
