@@ -263,11 +263,9 @@ def as_model(model: Any, output: str = "auto", of_class: Any = None) -> Model:
             "function that returns what you want explained."
         )
     if output == "margin":
-        classes = getattr(model, "classes_", ())
-        names = tuple(str(c) for c in classes)
+        names = score_names(tuple(map(str, getattr(model, "classes_", ()))))
         margin = MarginOf(model)
-        known = names if len(names) > 2 else names[1:] or None
-        return Model(as_fitted(margin, model), margin, output_names=known, quantity="margin", name=name_of(model))
+        return Model(as_fitted(margin, model), margin, output_names=names, quantity="margin", name=name_of(model))
     if isinstance(model, Model):
         return model
     adapted = _adapt(model)
@@ -341,8 +339,8 @@ def _wrap_callable(function: Any) -> Model:
     if not quantity or not hasattr(owner, "predict"):
         return Model(function, function)
     classes = _names_of(getattr(owner, "classes_", None))
-    if classes is not None and quantity == "decision function" and len(classes) == 2:
-        classes = classes[1:]
+    if classes is not None and quantity == "decision function":
+        classes = score_names(classes)
     return Model(function, function, output_names=None if quantity == "prediction" else classes, quantity=quantity)
 
 
@@ -351,6 +349,11 @@ def _names_of(classes: Any) -> tuple[str, ...] | None:
     if classes is None or len(classes) == 0 or np.ndim(classes[0]) > 0:
         return None
     return tuple(str(one) for one in classes)
+
+
+def score_names(classes: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Names of the scores of classes: of two there is one, for the second."""
+    return classes if len(classes) > 2 else classes[1:] or None
 
 
 def _wrap_estimator(model: Any) -> Model:
@@ -371,8 +374,7 @@ def _wrap_estimator(model: Any) -> Model:
     if names is None:
         return Model(model.predict, model, quantity="prediction")
     if hasattr(model, "decision_function"):
-        known = names if len(names) > 2 else names[1:]
-        return Model(model.decision_function, model, output_names=known, quantity="decision function")
+        return Model(model.decision_function, model, output_names=score_names(names), quantity="decision function")
     raise InvalidArgumentError(
         f"`model` ({type(model).__name__}) is a classifier without `predict_proba` or `decision_function`; "
         "class labels have no Shapley values. Calibrate it (CalibratedClassifierCV), or pass a function."

@@ -11,7 +11,7 @@ from controlshap._errors import InvalidArgumentError
 from controlshap._imports import require
 from controlshap._types import FloatArray
 from controlshap.models.files.columns import ModelColumns
-from controlshap.models.model import Model
+from controlshap.models.model import Model, score_names
 
 _TYPES: dict[str, Any] = {
     "tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16,
@@ -26,9 +26,8 @@ def load_onnx(path: Path) -> Model:
     """Return the model as a function of rows."""
     model = OnnxModel(path.read_bytes(), path.name)
     labels = _class_labels(model.content, path.name) if model.is_classifier else ()
-    names = labels if len(labels) > 2 else labels[1:] or None
     quantity = "probability" if model.is_classifier else "prediction"
-    return Model(model, model, output_names=names, quantity=quantity, name=path.name)
+    return Model(model, model, output_names=score_names(labels), quantity=quantity, name=path.name)
 
 
 class OnnxModel:
