@@ -26,10 +26,8 @@ def refine_rows(
     continuations = continue_from(explanation, assembly.players.names, stopping)
     rows = assembly.read_rows(explanation.data)
     earlier = explanation.settings
-    stated = earlier.get("output_range")
-    output_range = None if stated is None else (float(stated[0]), float(stated[1]))
     planned = Stopping(
-        int(earlier["budget"]), interactions=has_interactions(explanation), output_range=output_range,
+        int(earlier["budget"]), interactions=has_interactions(explanation), output_range=_stated_range(explanation),
         planned=int(earlier["budget"]), was_by_pairs=was_by_pairs(explanation),
     )  # fmt: skip
     problem = ready_problem(assembly, planned)
@@ -75,7 +73,7 @@ def continue_from(
     _refuse_other_units(explanation, stopping)
     early = any(earlier[name] is not None for name in ("tolerance", "absolute_tolerance", "time_limit"))
     early = early or bool(earlier["stop"])
-    continuations = []
+    stated, continuations = _stated_range(explanation), []
     for row, (outputs, stages) in enumerate(zip(explanation.evaluations, explanation.stages, strict=True)):
         if explanation.status[row] == "exact" and not _learned_online(explanation):
             continue
@@ -87,8 +85,8 @@ def continue_from(
             was_early=early,
             was_by_pairs=was_by_pairs(explanation),
             interactions=has_interactions(explanation),
-            output_range=None if earlier.get("output_range") is None else tuple(earlier["output_range"]),
-            alpha=stopping.alpha if earlier.get("output_range") is None else 1.0 - float(earlier["level"]),
+            output_range=stated,
+            alpha=stopping.alpha if stated is None else 1.0 - float(earlier["level"]),
         )
         continuations.append((row, limits, Recording(outputs, stages, records=True)))
     return continuations
@@ -99,9 +97,15 @@ def _learned_online(explanation: Explanation) -> bool:
     return explanation.settings.get("surrogate") == "online"
 
 
+def _stated_range(explanation: Explanation) -> tuple[float, float] | None:
+    """The range of outputs that the run was given for its guarantee, if any."""
+    stated = explanation.settings.get("output_range")
+    return None if stated is None else (float(stated[0]), float(stated[1]))
+
+
 def _refuse_other_level(explanation: Explanation, level: float | None) -> None:
     """Refuse a level other than the one for which bets were placed from the first unit on."""
-    if level is None or not isinstance(explanation, Explanation) or explanation.settings.get("output_range") is None:
+    if level is None or not isinstance(explanation, Explanation) or _stated_range(explanation) is None:
         return
     earlier = float(explanation.settings["level"])
     if abs(level - earlier) > 1e-12:
@@ -123,9 +127,9 @@ def _refuse_other_units(explanation: Explanation, stopping: Stopping) -> None:
             "`surrogate='online'`: the explanation was made without, and `refine` goes on with every row as it was "
             "explained. Leave it out, or explain again with it."
         )
-    stated = explanation.settings.get("output_range")
-    if stopping.output_range is not None and (stated is None or stopping.output_range != tuple(stated)):
-        made = "without a guarantee" if stated is None else f"with output_range={tuple(stated)}"
+    stated = _stated_range(explanation)
+    if stopping.output_range is not None and stopping.output_range != stated:
+        made = "without a guarantee" if stated is None else f"with output_range={stated}"
         raise InvalidArgumentError(
             f"`guarantee='finite'` with output_range={stopping.output_range}: the explanation was made {made}, and "
             "`refine` goes on with units of the same kind. Leave both out, or explain again with them."
