@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -125,12 +126,18 @@ def _replay(step: Step, steps: Iterator[tuple[IntArray, float]], like: Any) -> l
     return some
 
 
+@cache
+def _recording_stream(device: int) -> Any:
+    """One stream for each device: libraries keep memory for every stream that they have met."""
+    return torch.cuda.Stream(device)
+
+
 def _record(step: Step, batches: Any, sizes: Any) -> Any:
     """Steps with these rows and rates as a graph; recorded, not taken.
 
     As `torch.cuda.graph`, which collects garbage and returns free memory before, for longer than many fits take.
     """
-    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    graph, stream = torch.cuda.CUDAGraph(), _recording_stream(torch.cuda.current_device())
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         graph.capture_begin()

@@ -37,7 +37,7 @@ from controlshap.variances import Variance
 #: Doubles of the terms that are analysed at once on a processor: eight megabytes; more of them at once is no faster.
 CACHED = 2**20
 #: Copies of the rows of units that fitting functions to them makes.
-COPIES = 6
+COPIES = 4
 
 
 @dataclass(frozen=True)
