@@ -84,16 +84,6 @@ def take(array: Array, index: IntArray, axis: int) -> Array:
     return np.take(array, index, axis=axis)
 
 
-def take_rows(array: Array, index: Array) -> Array:
-    """Rows `(..., k, n)` of `array` (..., m, n), by an `index` (..., k) that differs between explained rows."""
-    if is_tensor(array):
-        n_rows, *rest = array.shape[-2:]
-        first = n_rows * namespace(array).arange(index[..., 0].numel(), device=index.device)
-        flat = (index + first.reshape(*index.shape[:-1], 1)).reshape(-1)
-        return array.reshape(-1, *rest).index_select(0, flat).reshape(*index.shape, *rest)
-    return np.take_along_axis(array, index[..., None], axis=-2) if index.ndim > 1 else array[index]
-
-
 def at_least(array: Array, bound: float) -> Array:
     """The larger of each entry and a bound."""
     return array.clamp(min=bound) if is_tensor(array) else np.maximum(array, bound)
