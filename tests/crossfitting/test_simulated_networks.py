@@ -10,6 +10,7 @@ from scipy.stats import f as f_distribution
 
 import controlshap as cs
 from controlshap._errors import NotConvergedWarning
+from controlshap.controls import ridge
 from controlshap.controls.base import FoldedRows
 from controlshap.controls.d_matrices import DMatrices, d_matrices
 from controlshap.crossfitting import known_gaussian, network_walks
@@ -336,3 +337,21 @@ def test_wide_networks_take_the_rows():
     imputer, x, _ = bound(GROUPINGS["alone"])
     games = [FunctionGame.of(((network(n),),), x, imputer, MEMORY) for n in (1, 6, 7, 30)]
     assert [ConditionedGame(game).takes_scores for game in games] == [True, True, False, False]
+
+
+def test_folds_may_be_fitted_by_lines_and_by_curves(monkeypatch):
+    """A network follows one that has as many scores: a line has none of a unit."""
+
+    def alternate(data, fold, *settings):
+        outside = ridge.RidgeData.standardise(data.rows[data.others(fold)], data.outputs[data.others(fold)])
+        return outside.line(outside.fit_line()[0]) if fold is not None and fold % 2 else ridge.fit_logistic(data, fold)
+
+    rng = np.random.default_rng(5)
+    background, x, slopes = rng.normal(size=(60, 16)), rng.normal(size=16), rng.normal(size=16)
+    explainer = cs.Explainer(lambda rows: np.tanh(rows @ slopes), background, features="correlated")
+    expected = explainer(x, budget=600, rng=0)
+    monkeypatch.setattr(ridge, "fit_ridge", alternate)
+    found = explainer(x, budget=600, rng=0)
+    gap = np.abs(found.values - expected.values)
+    assert (gap < 5.0 * np.hypot(found.standard_errors, expected.standard_errors)).all()
+    assert gap.max() > 0.0

@@ -71,10 +71,10 @@ class GaussianControls(SimulatedControls):
         others = [function for function, _, _ in fitted.distinct if not has_conditional_mean(function, imputer)]
         simulated: list[Simulated] = []
         if networks:
-            # the leader is the same fit to the first fold, of the same output and place
-            numbers = {id(network): number for number, network in enumerate(networks)}
-            first = [id(fitted.by_fold[0][output][place]) for _, output, place in placed]
-            leaders = np.array([numbers.get(leader, number) for number, leader in enumerate(first)])
+            # the leader is the same fit to the first fold that has as many scores, of the same output and place
+            first: dict[tuple[int, int, int], int] = {}
+            kinds = [(len(network.score_weights), output, place) for network, output, place in placed]
+            leaders = np.array([first.setdefault(kind, number) for number, kind in enumerate(kinds)])
             enough = None if tolerances is None else tolerances[[output for _, output, _ in placed]]
             simulated += simulate_networks(imputer, fitted.x, networks, rng, leaders, enough, n_walks, fitted.cache)
         if others:
