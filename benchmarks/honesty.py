@@ -14,7 +14,8 @@ Every cell explains the same row many times, each time with random numbers of it
 - values that the explanation itself marks as not reliable, where it has such a mark.
 
 Games that were used to choose the rules ("tuned") and games that were held back are told apart (`honesty_games.py`);
-those of `honesty_found.py` were written last, to break what there was.
+those of `honesty_found.py` were written to break what there was, those of `honesty_fresh.py` drawn before any was run,
+and those of `honesty_settings.py` are asked through other doors.
 """
 
 from __future__ import annotations
@@ -290,10 +291,12 @@ def report(judged: list[tuple[Cell, Judgement | str]], runs: int, only: str = ""
         "# Honest errors on games made to break them", "",
         f"`python benchmarks/honesty.py{chosen} --runs {runs}`: {runs} runs of one row in each cell. Background rows "
         "from 1 to 1,000, 7 to 100 players, labels, boosting, rare leaves and interactions, influential rows, heavy "
-        "tails, one-hot data, groups, repeated rows, dependent features, torch modules.", "",
+        "tails, one-hot data, groups, repeated rows, dependent features, torch modules; counts, survival, parity, "
+        "weighted and summarised backgrounds, log-odds of means.", "",
         '"Tuned" games were looked at when the rules were chosen, among them five that were written to break what '
-        'there was, and did. No rule was chosen by "held back" ones, with one exception: the visits to rows that alone '
-        'tell of a player were raised after "rare interaction, 25 rows" and a few cells beside it had been seen. '
+        "there was, and did, and two of a dozen that were drawn last. "
+        'No rule was chosen by "held back" ones, with one exception: the visits to rows that alone tell of a player '
+        'were raised after "rare interaction, 25 rows" and a few cells beside it had been seen. '
         f"A share of 95 % from {runs} runs has a standard error of {100 * np.sqrt(0.95 * 0.05 / runs):.1f} points, and "
         "so some cells miss a target by chance. Values that `explanation.reliable` marks are counted apart.", "",
         "| games | settings | cells | refused, exact or marked as not reliable | "
