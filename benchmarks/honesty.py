@@ -251,6 +251,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--fresh", action="store_true", help="measure again what is in benchmarks/.cache")
+    parser.add_argument("--state", default="", help="commit of the code that was measured, for the page")
     parser.add_argument("--out", type=Path, help="where to write; by default results/honesty.md for complete runs")
     options = parser.parse_args()
     todo = [cell for cell in cells() if re.search(options.only, cell.name)]
@@ -262,7 +263,7 @@ def main() -> None:
         for cell, found in zip(todo, pool.imap(measure, todo), strict=True):
             judged.append((cell, found))
             print(line(cell, found), flush=True)
-    text = report(judged, options.runs, options.only)
+    text = report(judged, options.runs, options.only, options.state)
     out = options.out or (RESULTS / "honesty.md" if not options.only and not options.half else None)
     if out is None:
         print(text[: text.index("Coverage of live")])
@@ -284,7 +285,7 @@ def line(cell: Cell, found: Judgement | str) -> str:
     )
 
 
-def report(judged: list[tuple[Cell, Judgement | str]], runs: int, only: str = "") -> str:
+def report(judged: list[tuple[Cell, Judgement | str]], runs: int, only: str = "", state: str = "") -> str:
     """The page: counts for each half with the defaults and with other settings, then every cell."""
     chosen = f' --only "{only}"' if only else ""
     lines = [
@@ -292,7 +293,7 @@ def report(judged: list[tuple[Cell, Judgement | str]], runs: int, only: str = ""
         f"`python benchmarks/honesty.py{chosen} --runs {runs}`: {runs} runs of one row in each cell. Background rows "
         "from 1 to 1,000, 7 to 100 players, labels, boosting, rare leaves and interactions, influential rows, heavy "
         "tails, one-hot data, groups, repeated rows, dependent features, torch modules; counts, survival, parity, "
-        "weighted and summarised backgrounds, log-odds of means.", "",
+        f"weighted and summarised backgrounds, log-odds of means.{f' Code of commit {state}.' if state else ''}", "",
         '"Tuned" games were looked at when the rules were chosen, among them five that were written to break what '
         "there was, and did, and two of a dozen that were drawn last. "
         'No rule was chosen by "held back" ones, with one exception: the visits to rows that alone tell of a player '
