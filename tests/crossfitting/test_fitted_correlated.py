@@ -105,6 +105,17 @@ def test_the_smoothed_logistic_is_the_integral():
     assert (np.diff(found[:61], axis=0) >= -1e-15).all()
 
 
+def test_the_mean_of_a_quadratic_is_that_of_its_terms():
+    function, rng = quadratic(2), np.random.default_rng(4)
+    root = rng.normal(size=(7, 7))
+    rows = rng.normal(size=(3, 7))
+    means = rows @ function.score_weights.T
+    assert_allclose(function.of_scores(means), function.predict(rows), rtol=1e-10)
+    variances = ((function.score_weights @ root) ** 2).sum(axis=1)
+    expected = function.predict(rows) + np.trace(function.quadratic @ root @ root.T)
+    assert_allclose(function.mean_of_scores(means, variances), expected, rtol=1e-10)
+
+
 @pytest.mark.parametrize("kind", ["waves", "both"])
 def test_means_of_waves_over_normal_scores_are_integrals(kind):
     rng = np.random.default_rng(3)
@@ -260,15 +271,15 @@ def test_two_players_are_simulated_without_error(quick):
 
 
 def test_functions_are_simulated_together_and_their_roots_add_up_over_folds(quick):
-    imputer, x, _ = bound(GROUPINGS["groups"])
+    imputer, x, background = bound(GROUPINGS["groups"])
     functions, weights = [network(2, 0), network(2, 7)], np.array([0.3, 0.7])
     both = reference(functions, imputer, x, 5, weights=weights)
     rows = both.roots(2).factors
     expected = 0.3 * both.simulated[0][0][0].root_rows + 0.7 * both.simulated[1][0][0].root_rows
     assert_allclose(np.abs(rows[:, :, 0, 1]), np.abs(expected), atol=1e-15)
     assert (rows[..., 0] == 0).all()  # the noise of draws is integrated out: no error in it
-    polynomials = reference([quadratic(1), quadratic(3)], imputer, x, 5, weights=weights)
-    rows = polynomials.roots(2).factors
+    boosted = reference([trees(background), trees(background[::2])], imputer, x, 5, weights=weights)
+    rows = boosted.roots(2).factors
     assert (rows[..., 1] == 0).all()
     assert (rows[:, :-1, 0, 0].std(axis=0) > 0).all()
 
@@ -288,7 +299,7 @@ def unit_terms(function, imputer, x, estimator, design, draws):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
-@pytest.mark.parametrize("name", ["network, groups", "quadratic, groups"])
+@pytest.mark.parametrize("name", ["network, groups", "quadratic, groups", "trees, drawn from the background"])
 def test_the_noise_of_draws_has_mean_zero_for_every_design(name, estimator, global_seed, quick):
     function, imputer, x, _ = CASES[name]
     n, (one,) = 3000, estimator.sample(4, 1, np.random.default_rng((global_seed, 1)))
@@ -297,7 +308,7 @@ def test_the_noise_of_draws_has_mean_zero_for_every_design(name, estimator, glob
     known = reference([function], imputer, x, 3, estimator=estimator)
     controls = known.controls(0, design, draws.reshape(n, estimator.n_draws, 7), None)
     within, between = np.moveaxis(controls[:, :, 0], -1, 0)
-    if isinstance(function, Network):
+    if function.takes_scores:
         error = within.mean(axis=1).std(axis=0) if estimator.is_least_squares else within.std(axis=0)
         assert (np.abs(within.mean(axis=0)) <= 5.5 * error / np.sqrt(n) + 1e-7).all()
         assert_allclose(between, np.broadcast_to(between[:1], between.shape), atol=1e-12)  # a fact of the design

@@ -130,10 +130,17 @@ def test_a_follower_much_like_its_leader_is_known_as_well(sampled):
 # ------------------------------------------------------------------------------------------------- what scores explain
 
 
-def test_with_values_of_scores_known_values_are_unbiased_and_their_roots_are_their_error(sampled, global_seed):
-    """A network and one that follows it; the D matrices of each run are others."""
+@pytest.mark.parametrize("follower", ["alike", "linear"])
+def test_with_values_of_scores_known_values_are_unbiased_and_their_roots_are_their_error(
+    follower, sampled, global_seed
+):
+    """A network and one that follows it, which may have other scores; the D matrices of each run are others."""
     imputer, x, (_, first) = many_players(11)
     other = Network(first.constant, first.linear, 1.1 * first.weights, first.intercepts, first.scales)
+    if follower == "linear":
+        nothing = np.zeros(0)
+        slope = first.linear + 0.2 * first.scales @ first.weights
+        other = Network(first.constant, slope, np.zeros((0, len(slope))), nothing, nothing)
     networks, n = [first, other], 50
     truth = known_gaussian.enumerate_networks(imputer, x, networks)[:, :-1]
     leaders, tolerances = np.zeros(2, dtype=int), np.full(2, np.inf)

@@ -91,7 +91,7 @@ class NetworkWalks:
         self.imputer, self.x, self.networks, self.leaders, self.rng = imputer, x, networks, leaders, rng
         self._first = np.unique(leaders)
         self._followers = np.setdiff1d(np.arange(len(networks)), self._first)
-        self._slopes: list[FloatArray] | None = None  # of each leader
+        self._slopes: dict[int, FloatArray] = {}
         self._of_scores: FloatArray | None = None
         if matrices is not None:
             moments, weights = imputer.parts[0].moments, score_weights(networks)
@@ -129,11 +129,10 @@ class NetworkWalks:
 
     def _explain_by_scores(self) -> FloatArray | float:
         """Part of the values that the scores explain, `(networks, replications, players)`."""
-        if self._of_scores is None or self._slopes is None:
+        if self._of_scores is None or not self._slopes:
             return 0.0
         owns = [own for _, own in with_scores(self.networks)]
-        slopes = [self._slopes[k] for k in np.searchsorted(self._first, self.leaders)]
-        return np.stack([self._of_scores[..., own] @ slope for own, slope in zip(owns, slopes, strict=True)])
+        return np.stack([self._of_scores[..., own] @ self._slopes[k] for k, own in enumerate(owns)])
 
     def _walk(self, permutations: IntArray, chosen: IntArray) -> FloatArray:
         """Contributions of each player `(..., players, chosen)` to some networks, less those through the scores."""
@@ -157,14 +156,14 @@ class NetworkWalks:
         added: FloatArray,
         moved: FloatArray,
     ) -> FloatArray:
-        """Slopes times what each player adds to the scores; the slopes are those of the first walks."""
+        """Slopes times what each player adds to the scores; the slopes are those of a network's first walks."""
         owns = [own for _, own in with_scores(networks)]
-        if self._slopes is None:
+        if int(chosen[0]) not in self._slopes:
             of_pairs = [part.reshape(*shape, *part.shape[1:]).mean(axis=1) for part in (added, moved)]
             of_pairs = [part - part.mean(axis=(0, 1)) for part in of_pairs]
-            self._slopes = [_regress(of_pairs[0][..., k], of_pairs[1][..., own]) for k, own in enumerate(owns)]
-        slopes = [self._slopes[k] for k in np.searchsorted(self._first, self.leaders[chosen])]
-        return np.stack([moved[..., own] @ slope for own, slope in zip(owns, slopes, strict=True)], axis=-1)
+            slopes = [_regress(of_pairs[0][..., k], of_pairs[1][..., own]) for k, own in enumerate(owns)]
+            self._slopes.update(zip(chosen.tolist(), slopes, strict=True))
+        return np.stack([moved[..., own] @ self._slopes[k] for k, own in zip(chosen, owns, strict=True)], axis=-1)
 
 
 def _regress(added: FloatArray, moved: FloatArray) -> FloatArray:

@@ -304,11 +304,11 @@ def _choose_fitted_controls(
 
 def choose_on_trial(problem: Problem, beside: tuple[Control, ...]) -> tuple[Control, ...]:
     """Controls that are kept where they leave much less of the evaluations than the ridge (`crossfitting.fit`)."""
-    if problem.imputer.known_values != "of draws":
+    if problem.imputer.known_values == "simulated":
         return ()  # known values are simulated, which takes a time that a trial does not show
     quadratic = Polynomial(start=LogisticRidge(), on_trial=True)
-    # trees have no known values for players with an order or hierarchy
-    fits = problem.players.arrangement is None and not beside
+    # trees have no known values for players with an order or hierarchy, and are no functions of scores
+    fits = problem.players.arrangement is None and not beside and problem.imputer.known_values == "of draws"
     return (quadratic, ShallowTrees(on_trial=True)) if fits else (quadratic,)
 
 

@@ -9,6 +9,7 @@ arranged, `s_c` has x in the share of permutations in which c comes before a.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -17,6 +18,9 @@ from controlshap._types import FloatArray
 from controlshap.data.players import Players
 from controlshap.functions.base import KnownFunction
 from controlshap.functions.network import Network
+
+#: Axes of a quadratic form whose eigenvalues are smaller than this share of the largest are rounding.
+NEGLIGIBLE = 1e-12
 
 
 @final
@@ -38,6 +42,7 @@ class Quadratic(KnownFunction):
 
     name = "linear form"  # only linear models are recognised
     takes_arrangements = True
+    takes_scores = True
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """Values `(n,)` or `(n, outputs)`."""
@@ -58,6 +63,32 @@ class Quadratic(KnownFunction):
             Network(float(constant), slope, np.zeros((0, len(slope))), nothing, nothing)
             for constant, slope in zip(constants, linear, strict=True)
         )
+
+    @cached_property
+    def _axes(self) -> tuple[FloatArray, FloatArray]:
+        """Eigenvalues `(k,)` of Q, and its axes `(k, columns)`, but for those that add nothing."""
+        assert self.linear.ndim == 1
+        if self.quadratic is None:
+            return np.zeros(0), np.zeros((0, len(self.linear)))
+        sizes, axes = np.linalg.eigh(self.quadratic)
+        some = np.abs(sizes) > NEGLIGIBLE * np.abs(sizes).max(initial=0.0)
+        return sizes[some], axes.T[some]
+
+    @property
+    def score_weights(self) -> FloatArray:
+        """The axes of Q, whose squares are added, and last of the linear part."""
+        return np.concatenate([self._axes[1], self.linear[None]])
+
+    def of_scores(self, scores: FloatArray) -> FloatArray:
+        """Values `(...)` from scores `(..., axes + 1)`."""
+        values: FloatArray = scores[..., :-1] ** 2 @ self._axes[0] + scores[..., -1] + self.constant
+        return values
+
+    def mean_of_scores(self, means: FloatArray, variances: FloatArray) -> FloatArray:
+        """Means `(...)` over normal scores: of a square it is the square of the mean and the variance."""
+        squares = means[..., :-1] ** 2 + variances[..., :-1]
+        values: FloatArray = squares @ self._axes[0] + means[..., -1] + self.constant
+        return values
 
     def draw_values(self, x: FloatArray, draws: FloatArray, players: Players) -> FloatArray:
         """The columns' parts, added within players."""
