@@ -69,11 +69,11 @@ class Size:
     chunks: tuple[int, ...]
     learned: int
     trained: int
-    repeats: int = 3
+    repeats: int = 9
 
 
 FULL = Size(512, 1000, 10_000, 5, 1_000_000, tuple(2**k for k in range(13, 22)), 200_000, 2000)
-SMALL = Size(64, 20, 2_000, 2, 40_000, (2**11, 2**12, 2**14), 5_000, 20)
+SMALL = Size(64, 20, 2_000, 2, 40_000, (2**11, 2**12, 2**14), 5_000, 20, repeats=3)
 
 
 def network(hidden: int, device: str, dtype: Any = torch.float32, seed: int = 0, columns: int = COLUMNS) -> Any:

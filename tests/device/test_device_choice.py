@@ -125,7 +125,7 @@ def test_the_benchmark_runs(monkeypatch, tmp_path):
     monkeypatch.setenv("OUT", str(tmp_path))
     import torch_device
 
-    monkeypatch.setattr(torch_device, "SMALL", torch_device.Size(16, 3, 900, 2, 2000, (2**11,), 300, 2))
+    monkeypatch.setattr(torch_device, "SMALL", torch_device.Size(16, 3, 900, 2, 2000, (2**11,), 300, 2, repeats=1))
     monkeypatch.setattr(learning, "N_STEPS", 20)
     found = torch_device.main(["--small"])
     methods = [one["method"] for one in found["overheads"]]

@@ -23,7 +23,6 @@ from controlshap.crossfitting.known_simulated import REPLICATIONS
 from controlshap.engine.device.designs import Designs
 from controlshap.engine.device.enumeration import enumerate_on_device
 from controlshap.engine.device.evaluation import (
-    MODULE_ROWS,
     TERM_COPIES,
     TERMS_SHARE,
     DeviceEvaluator,
@@ -141,7 +140,7 @@ def explain_on_device(
         stages=tuple(until[n] for n in used.tolist()),
         device=str(evaluator.device),
         dtype=str(evaluator.dtype).removeprefix("torch."),
-        chunk_rows=min(chunk * common.unit_cost, MODULE_ROWS),
+        chunk_rows=chunk * common.unit_cost,
         evaluated=None if inputs is None else EvaluatedRows(np.concatenate(inputs), np.concatenate(outputs)),
     )
     if stopping.looks and not converged.all():
