@@ -146,20 +146,20 @@ def plan_rows(assembly: Assembly, stopping: Stopping, rows: FloatArray | None) -
     """The plan of a call, with a note on rows that would be treated differently."""
     stopping = raise_default(assembly.draft(), stopping)
     problem = ready_problem(assembly, stopping)
+    n_rows = 0 if rows is None else len(rows)
     if is_torch_module(problem.model.source):
         from controlshap.engine.device.support import plan_for_device
 
-        of_device = plan_for_device(problem, stopping)
-        if of_device is not None:
-            return replace(of_device, n_rows=0 if rows is None else len(rows))
-    plan = make_plan(problem, stopping)
-    learning = describe_learning(problem, plan.controls, 0 if rows is None else len(rows), online=stopping.online)
+        plan, together = plan_for_device(problem, stopping)
+    else:
+        plan, together = make_plan(problem, stopping), False
+    learning = () if together else describe_learning(problem, plan.controls, n_rows, online=stopping.online)
     stated = assembly.settings["seconds_per_evaluation"]
     plan = replace(plan, notes=(*plan.notes, *learning), seconds=None if stated is None else float(stated))
-    if rows is None or len(rows) == 0:
+    if together or rows is None or len(rows) == 0:
         if plan.form is None:  # refuse what would be refused for any row
             check_plan(problem, plan, problem.background[0])
-        return plan
+        return replace(plan, n_rows=n_rows)
     of_rows = [plan.for_row(problem, x) for x in rows]
     if plan.form is None:
         for x, of_row in zip(rows, of_rows, strict=True):

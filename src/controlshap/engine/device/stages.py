@@ -121,7 +121,7 @@ class GroupUnits:
         )
         chunk = in_chunks(
             r * len(new), chunk, lambda start, stop: walk_terms(common, group, units, terms, outputs, start, stop),
-            "unit",
+            "pair of coalitions" if common.by_coalitions else "pair of walks",
         )  # fmt: skip
         added = GroupUnits(
             new, *(None if part is None else part.unflatten(0, (r, len(new))) for part in (terms, outputs))

@@ -140,13 +140,13 @@ def control_name(problem: Problem) -> Literal["auto", "none", "taylor", "ridge"]
     return "ridge" if problem.controls[0].is_fitted else "taylor"
 
 
-def plan_for_device(problem: Problem, stopping: Stopping) -> Plan | None:
-    """The plan of a module on a GPU, whether all rows go there together or not; None for other models."""
+def plan_for_device(problem: Problem, stopping: Stopping) -> tuple[Plan, bool]:
+    """The plan of any model, and whether it is a module on a GPU whose rows go there together."""
     if not is_torch_module(problem.model.source) or not _is_on_gpu(problem.model.source):
-        return None
+        return make_plan(problem, stopping), False
     reason = why_not(problem, stopping)
     if reason is not None:
-        return _with_note(make_plan(problem, stopping), f"not used, which takes far longer: {reason}")
+        return _with_note(make_plan(problem, stopping), f"not used, which takes far longer: {reason}"), False
     asked = problem
     if not is_enumerated(problem, stopping):
         problem = replace(problem, estimator=problem.estimator or Permutation(), controls=_controls_there(problem))
@@ -156,7 +156,7 @@ def plan_for_device(problem: Problem, stopping: Stopping) -> Plan | None:
         if getattr(asked, name) is None and name.removesuffix("s") not in reasons:
             reasons[name.removesuffix("s")] = "what the device has"
     learning = ", later ones with what earlier ones taught" if stopping.online else ""
-    return _with_note(replace(plan, reasons=reasons), f"all rows at once on the GPU{learning}")
+    return _with_note(replace(plan, reasons=reasons), f"all rows at once on the GPU{learning}"), True
 
 
 def _controls_there(problem: Problem) -> tuple[Control, ...]:
