@@ -44,7 +44,7 @@ SHARE, FEWEST_UNITS = 0.25, 8
 #: Largest share of the walks that a pilot may take.
 MOST_SHARE = 0.4
 #: Walks are left if the variance is predicted to become so many times smaller. Limits of 1.1 to 1.3 cost 1.06 to 1.09
-#: times the error of the better choice in the geometric mean, well below a pass and near one, 1.6 costs 1.09 to 1.12
+#: times the error of the better choice in the geometric mean, 1 costs 1.06 to 1.14 times and 1.6 costs 1.08 to 1.13
 #: times (`benchmarks/pilot.py --seeds 3`). What the controls learn from all walks alone, as trees do of a rare
 #: interaction, a pilot does not see: it predicts up to 1.2 for "rare interaction, 100 rows" of `benchmarks/honesty.py`,
 #: where walks have a sixth of the error.
