@@ -12,7 +12,7 @@ RUNS = 200
 def share(draw, n, seed):
     """Share of samples of n sizes that are said to lack a variance."""
     rng = np.random.default_rng(seed)
-    return lacks_variance(np.stack([draw(rng, n) for _ in range(RUNS)])[..., None]).mean()
+    return lacks_variance(np.stack([draw(rng, n) for _ in range(RUNS)])[..., None, None]).mean()
 
 
 def pareto(index):
@@ -42,16 +42,16 @@ def test_others_are_left_alone(draw, n, global_seed):
 
 
 def test_the_scale_does_not_matter_and_few_say_nothing():
-    sizes = np.random.default_rng(0).pareto(1.0, (300, 1)) + 1.0
+    sizes = np.random.default_rng(0).pareto(1.0, (300, 1, 1)) + 1.0
     for scale in (1e-200, 1.0, 1e200):
         assert lacks_variance(scale * sizes).all()
     assert not lacks_variance(sizes[:80]).any()
-    assert not lacks_variance(np.zeros((300, 1))).any()
+    assert not lacks_variance(np.zeros((300, 1, 1))).any()
 
 
 def test_tensors_give_the_same():
     torch = pytest.importorskip("torch")
-    sizes = np.random.default_rng(1).pareto(1.9, (30, 300, 2)) + 1.0
+    sizes = np.random.default_rng(1).pareto(1.9, (30, 100, 3, 2)) + 1.0
     found = lacks_variance(torch.as_tensor(sizes)).numpy()
     np.testing.assert_array_equal(found, lacks_variance(sizes))
     assert 0 < found.mean() < 1
@@ -71,3 +71,14 @@ def test_means_of_exponentials_of_wide_scores_are_not_called_reliable(control):
     assert not wide.reliable.any()
     assert (wide.degrees_of_freedom <= 2.0).all()
     assert narrow.reliable.all()  # negative control
+
+
+def test_rare_labels_are_no_tails():
+    """Most units show no effect of most players; their mean is no size."""
+    rng = np.random.default_rng(1)
+    mix = 0.3 * rng.normal(size=(8, 8)) + np.eye(8)
+    background, x, w = rng.normal(size=(300, 8)) @ mix.T, rng.normal(size=(6, 8)) @ mix.T, rng.normal(size=8)
+    bar = np.quantile(background @ w, 0.95)
+    explainer = cs.Explainer(lambda rows: (rows @ w > bar).astype(float), background, features="correlated")
+    found = explainer(x, budget=2000, rng=0)
+    assert found.reliable[found.standard_errors > 0].mean() > 0.9

@@ -13,7 +13,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controlshap._arrays import Array, at_least, concat, namespace, sum_products, to_like, variance, weighted_sum, zeros
+from controlshap._arrays import (
+    Array,
+    at_least,
+    concat,
+    median,
+    namespace,
+    sum_products,
+    to_like,
+    variance,
+    weighted_sum,
+    zeros,
+)
 from controlshap._types import BoolArray, FloatArray, IntArray
 from controlshap.statistics.coefficients import Coefficients
 from controlshap.statistics.control_variate import Estimate, KnownValues, adjust, enforce_efficiency, mix
@@ -180,13 +191,13 @@ class _Solution:
     def _misses_tails(self) -> Array | None:
         """For each output, whether units are draws from a distribution whose tails may have no variance.
 
-        These are units without control: a fitted function was not fitted to draws that no unit met.
+        These are units without control, as a fitted function was not fitted to draws that no unit met; from the median,
+        since where most units show no effect of a player a mean would make sizes of them.
         """
         if self.sample.at_rows is not None or not math.isinf(self.sample.design.population) or self.root.block is None:
             return None
         factors = self.root.factors[..., :-1, :, 0]
-        sizes = namespace(factors).abs(factors).reshape(*factors.shape[:-3], -1, factors.shape[-1])
-        return lacks_variance(sizes)
+        return lacks_variance(factors - median(factors, axis=-3))
 
     def _allow_jump(self, estimate: Estimate, alpha: Array | None) -> Estimate:
         sample, terms, design = self.sample, self.sample.terms, self.sample.design

@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from controlshap._arrays import TINY, Array, at_least, descending, namespace, take, zeros
+from controlshap.statistics.terms import ROUNDING
 
 #: Tail index at which variances begin.
 WITH_VARIANCE = 2.0
@@ -19,13 +20,15 @@ WITH_VARIANCE = 2.0
 FEWEST_LARGEST = 9
 
 
-def lacks_variance(sizes: Array) -> Array:
-    """Whether sizes `(..., n, outputs)` may be so heavy-tailed that they have no variance, `(..., outputs)`."""
+def lacks_variance(deviations: Array) -> Array:
+    """Whether deviations `(..., units, players, outputs)` may have tails without a variance, `(..., outputs)`."""
+    sizes = namespace(deviations).abs(deviations).reshape(*deviations.shape[:-3], -1, deviations.shape[-1])
     k = math.isqrt(sizes.shape[-2])
     if k < FEWEST_LARGEST:
         return zeros((*sizes.shape[:-2], sizes.shape[-1]), sizes) > 0.0
     largest = take(descending(sizes, axis=-2), np.arange(k + 1), axis=-2)
-    least = largest[..., -1:, :]
+    least = largest[..., -1:, :]  # 0 where it is rounding
+    least = namespace(sizes).where(least > ROUNDING * largest[..., :1, :], least, 0.0)
     logs = namespace(sizes).log(at_least(largest[..., :-1, :], TINY) / at_least(least, TINY)).mean(axis=-2)
     # a mean log of 0 is an index without bound; where less than k vary there is no tail to speak of
     return (least[..., 0, :] > 0.0) & (logs * WITH_VARIANCE * (1.0 + 1.0 / math.sqrt(k)) > 1.0)
