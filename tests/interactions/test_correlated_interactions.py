@@ -53,7 +53,7 @@ CASES = {
     "walks": ("gaussian", quadratic, GIVEN, {"estimator": "permutation", "control": "none"}, 1500),
     "walks, ridge": ("gaussian", quadratic, GIVEN, {"estimator": "permutation", "control": "ridge"}, 1500),
     "kernel": ("gaussian", quadratic, GIVEN, {"estimator": "kernel", "control": "none"}, 1500),
-    "all coalitions": ("groups", quadratic, GIVEN, {"groups": GROUPS}, 400),
+    "all coalitions": ("groups", quadratic, GIVEN, {"groups": GROUPS, "control": "ridge"}, 400),
     "copula": ("copula", added, COPULA, {"estimator": "permutation"}, 1500),
     "near rows": ("near rows", smooth, cs.Empirical(bandwidth=0.5), {"estimator": "permutation"}, 1500),
     "near rows, kernel": ("near rows", smooth, cs.Empirical(bandwidth=0.5), {"estimator": "kernel"}, 1500),

@@ -107,7 +107,7 @@ def test_linear_and_logistic_models_are_exact(kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", [{}, {"estimator": "kernel"}, {"control": "none"}], ids=str)
+@pytest.mark.parametrize("settings", [{"control": "ridge"}, {"estimator": "kernel"}, {"control": "none"}], ids=str)
 def test_values_are_unbiased_with_honest_errors(settings, global_seed):
     found = make(**settings)(np.tile(X, (80, 1)), budget=300, rng=global_seed)
     check(found, truth(), least=0.9)
