@@ -21,13 +21,18 @@ def coefficients(targets, control, priors):
     return regress(covariance, np.full((1, 1), N - 1.0), np.full((1, 1, 1), 1.0), priors, factors=factors)
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_means_of_others_are_no_control(seed):
+def folds_that_differ(seed):
+    """Targets, and the mean of the other folds, which tells in the wrong direction where a unit is."""
     rng = np.random.default_rng(seed)
     fold = rng.permutation(N) % K
-    # folds that differ, so that the mean of the others tells, in the wrong direction, where a unit is
     targets = rng.normal(size=N) + rng.normal(size=K)[fold]
-    fit = coefficients(targets, predict_by_others(targets, fold), FITTED)
+    return targets, predict_by_others(targets, fold)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_means_of_others_are_no_control(seed):
+    targets, control = folds_that_differ(seed)
+    fit = coefficients(targets, control, FITTED)
     assert (fit.alpha == 0).all()
     assert (fit.squared_correlation == 0).all()
 
@@ -35,10 +40,8 @@ def test_means_of_others_are_no_control(seed):
 @pytest.mark.parametrize("seed", range(10))
 def test_a_control_that_was_not_fitted_keeps_its_sign(seed):
     """Negative control: without a prior the same regression takes the coefficient, far below 0, at its word."""
-    rng = np.random.default_rng(seed)
-    fold = rng.permutation(N) % K
-    targets = rng.normal(size=N) + rng.normal(size=K)[fold]
-    fit = coefficients(targets, predict_by_others(targets, fold), NO_PRIOR)
+    targets, control = folds_that_differ(seed)
+    fit = coefficients(targets, control, NO_PRIOR)
     assert (fit.alpha < -1.0).all()
     assert (fit.squared_correlation > 0.1).all()
 

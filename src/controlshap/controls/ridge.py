@@ -82,9 +82,9 @@ def fit_ridge(data: FoldedRows, fold: int | None, max_rows: int = 8000) -> Netwo
     return ridge.network(parameters) if error <= left else ridge.line(slopes)
 
 
-def fit_logistic(data: FoldedRows, fold: int | None, max_rows: int = 8000) -> Network:
+def fit_logistic(data: FoldedRows, fold: int | None) -> Network:
     """Fit a logistic ridge function, in any case."""
-    ridge = _outside(data, fold, max_rows)
+    ridge = _outside(data, fold, RIDGE.max_rows)
     return ridge.network(_fit_curve(ridge)[0])
 
 

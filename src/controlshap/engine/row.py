@@ -183,18 +183,18 @@ class Run:
     def leave(self, gain: float) -> Run:
         """A run of the alternative, with this one as its pilot."""
         entropy = int(stream(self.entropy, Purpose.AFTER_PILOT, self.row).integers(2**62))
-        run = Run.start(
-            self.problem, self.plan.leave(self.problem), self.x, self.game.at_x[:, 0], self.row, entropy, self.stopping,
-            self.recording, self.began, self.game.n_evaluations,
-        )  # fmt: skip
-        run.pilot, run.gain, run.history = self, gain, [*self.history]
+        run = self._follow(self.plan.leave(self.problem), entropy)
+        run.pilot, run.gain = self, gain
         return run
 
     def enumerate(self) -> Run:
         """A run of all coalitions in place of this one."""
-        plan = self.plan.enumerate(self.problem)
+        return self._follow(self.plan.enumerate(self.problem), self.entropy)
+
+    def _follow(self, plan: Plan, entropy: int) -> Run:
+        """A run of another plan after this one, whose evaluations it counts."""
         run = Run.start(
-            self.problem, plan, self.x, self.game.at_x[:, 0], self.row, self.entropy, self.stopping, self.recording,
+            self.problem, plan, self.x, self.game.at_x[:, 0], self.row, entropy, self.stopping, self.recording,
             self.began, self.game.n_evaluations,
         )  # fmt: skip
         run.history = [*self.history]

@@ -42,7 +42,11 @@ class Quadratic(KnownFunction):
 
     name = "linear form"  # only linear models are recognised
     takes_arrangements = True
-    takes_scores = True
+
+    @property
+    def takes_scores(self) -> bool:  # type: ignore[override]
+        """Whether there is one output."""
+        return self.linear.ndim == 1
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """Values `(n,)` or `(n, outputs)`."""
@@ -67,7 +71,6 @@ class Quadratic(KnownFunction):
     @cached_property
     def _axes(self) -> tuple[FloatArray, FloatArray]:
         """Eigenvalues `(k,)` of Q, and its axes `(k, columns)`, but for those that add nothing."""
-        assert self.linear.ndim == 1
         if self.quadratic is None:
             return np.zeros(0), np.zeros((0, len(self.linear)))
         sizes, axes = np.linalg.eigh(self.quadratic)
